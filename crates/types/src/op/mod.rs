@@ -1,0 +1,336 @@
+//! Operations: one file each, with what makes a problem legal, what shapes come out and what it costs.
+//!
+//! An operation holds its whole problem size as plain numbers (`m`, `n`, `k`; `stride`, `pad`). Everything
+//! else is derived from them: operand shapes, arithmetic, bytes. There is no field in which a caller
+//! could state a size that contradicts the shapes.
+//!
+//! To add one: write `op/<name>.rs` with a struct that implements [`Problem`], then add a line to the
+//! `operations!` list below. The list makes the enum, the parser and the dispatch.
+
+use std::fmt;
+
+use crate::dtype::{DType, UnknownDType};
+use crate::shape::{Shape, ShapeError};
+use crate::text::Fields;
+
+mod matmul;
+
+pub use matmul::Matmul;
+
+/// One tensor that an operation reads or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operand {
+    /// What it is called in the operation's documentation: `a`, `weights`, `out`.
+    pub name: &'static str,
+    /// Type of its elements.
+    pub dtype: DType,
+    /// Its shape.
+    pub shape: Shape,
+}
+
+impl Operand {
+    pub(crate) fn new(
+        name: &'static str,
+        dtype: DType,
+        dims: &[usize],
+    ) -> Result<Self, WorkloadError> {
+        Ok(Self {
+            name,
+            dtype,
+            shape: Shape::new(dims)?,
+        })
+    }
+
+    /// Its size in memory when stored without gaps.
+    pub fn bytes(&self) -> u64 {
+        // Shapes are bounded so that this product fits for every element type.
+        self.shape.elements() as u64 * self.dtype.size() as u64
+    }
+}
+
+/// Arithmetic of one call; the three counts of [`Cost`](crate::Cost) that are not bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Work {
+    /// Arithmetic operations.
+    pub flops: u64,
+    /// Evaluations of transcendental functions.
+    pub transcendentals: u64,
+    /// Key comparisons.
+    pub comparisons: u64,
+}
+
+/// Bytes one call must move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+}
+
+/// What every operation can tell about one problem. Sealed: a user's own operation is [`Custom`].
+pub trait Problem: fmt::Debug + sealed::Sealed {
+    /// The operation's name, the first word of its text form.
+    fn name(&self) -> &'static str;
+
+    /// Whether the parameters fit each other and the element type. Operand shapes may be asked for
+    /// only after this said yes. Dimensions of zero are legal here.
+    fn check(&self, dtype: DType) -> Result<(), WorkloadError>;
+
+    /// What is read, in the order kernels take it.
+    fn inputs(&self, dtype: DType) -> Result<Vec<Operand>, WorkloadError>;
+
+    /// What is written.
+    fn outputs(&self, dtype: DType) -> Result<Vec<Operand>, WorkloadError>;
+
+    /// Arithmetic, counted as [`Cost`](crate::Cost) says. `None` when a count does not fit 64 bits.
+    fn work(&self, dtype: DType) -> Option<Work>;
+
+    /// Compulsory traffic. The default reads every input and writes every output once; operations
+    /// that touch only a part (gather) or read what they update (scatter-add) say so.
+    fn traffic(&self, dtype: DType) -> Result<Traffic, WorkloadError> {
+        let sum = |operands: Vec<Operand>| {
+            operands
+                .iter()
+                .try_fold(0u64, |sum, operand| sum.checked_add(operand.bytes()))
+        };
+        let (read, written) = (sum(self.inputs(dtype)?), sum(self.outputs(dtype)?));
+        let too_large = WorkloadError::TooLarge {
+            op: self.name(),
+            what: "bytes moved",
+        };
+        Ok(Traffic {
+            read: read.ok_or(too_large.clone())?,
+            written: written.ok_or(too_large)?,
+        })
+    }
+
+    /// Writes what follows the dot in `name.variant`, if this operation has variants.
+    fn write_variant(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+
+    /// Writes the fields after the element type, each with a blank before it.
+    fn write_fields(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Reads an operation from the parts of its text form.
+trait Parse: Sized {
+    /// `variant` is what followed the dot, empty if there was no dot.
+    fn parse(variant: &str, fields: &mut Fields<'_>) -> Result<Self, WorkloadError>;
+}
+
+/// Makes the enum, its dispatch and the parser from one list: variant, text name.
+macro_rules! operations {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal;)*) => {
+        /// An operation with its whole problem size.
+        #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Operation {
+            $($(#[$doc])* $variant($variant),)*
+        }
+
+        $(
+            impl sealed::Sealed for $variant {}
+            impl From<$variant> for Operation {
+                fn from(problem: $variant) -> Self {
+                    Self::$variant(problem)
+                }
+            }
+        )*
+
+        impl Operation {
+            /// The names of all operations, as they begin a workload text.
+            pub const NAMES: &[&str] = &[$($name),*];
+
+            /// The problem behind the name.
+            pub fn problem(&self) -> &dyn Problem {
+                match self { $(Self::$variant(problem) => problem,)* }
+            }
+
+            /// Reads `name`, what follows its dot, and the words after the element type.
+            pub(crate) fn parse<'a>(
+                name: &str,
+                variant: &str,
+                words: impl Iterator<Item = &'a str>,
+            ) -> Result<Self, WorkloadError> {
+                match name {
+                    $($name => {
+                        let mut fields = Fields::new($name, words);
+                        let problem = <$variant as Parse>::parse(variant, &mut fields)?;
+                        fields.finish()?;
+                        Ok(Self::$variant(problem))
+                    })*
+                    other => Err(WorkloadError::UnknownOperation { word: other.to_owned() }),
+                }
+            }
+        }
+    };
+}
+
+operations! {
+    /// Matrix product, batched and transposed.
+    Matmul = "matmul";
+}
+
+impl Operation {
+    /// The operation's name.
+    pub fn name(&self) -> &'static str {
+        self.problem().name()
+    }
+
+    /// Whether the cost is known: always, except for a custom operation that does not declare one.
+    pub(crate) fn has_cost(&self) -> bool {
+        true
+    }
+}
+
+/// Why a text or a set of parameters is not a workload. Every message names the operation and the
+/// part that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkloadError {
+    /// The text has no words, or no element type.
+    #[error(
+        "`{text}` is not a workload: write an operation, an element type and sizes, such as `matmul f32 512x512x512`"
+    )]
+    Syntax {
+        /// The text as given.
+        text: String,
+    },
+    /// The first word names no operation.
+    #[error("unknown operation `{word}`{}", crate::text::hint(.word, Operation::NAMES.iter().copied()))]
+    UnknownOperation {
+        /// The word.
+        word: String,
+    },
+    /// What follows the dot names no variant of the operation.
+    #[error("{op} has no variant `{word}`{}", crate::text::hint(.word, .known.iter().copied()))]
+    UnknownVariant {
+        /// The operation.
+        op: &'static str,
+        /// The word after the dot.
+        word: String,
+        /// The variants there are.
+        known: &'static [&'static str],
+    },
+    /// The second word names no element type.
+    #[error(transparent)]
+    UnknownDType(#[from] UnknownDType),
+    /// The operation is not defined on this element type.
+    #[error("{op} is not defined on {dtype}: it takes {allowed}")]
+    DType {
+        /// The operation.
+        op: &'static str,
+        /// The element type asked for.
+        dtype: DType,
+        /// Which ones it takes, in words.
+        allowed: &'static str,
+    },
+    /// A field that must be there is not.
+    #[error("{op} needs {field}")]
+    Missing {
+        /// The operation.
+        op: &'static str,
+        /// The field.
+        field: &'static str,
+    },
+    /// A field is there but not readable.
+    #[error("{op}: `{word}` is not readable: expected {expected}")]
+    BadField {
+        /// The operation.
+        op: &'static str,
+        /// The field as written.
+        word: String,
+        /// What would be readable.
+        expected: &'static str,
+    },
+    /// A field the operation does not know, or knows only once.
+    #[error("{op} has no use for `{word}`: remove it, or check its spelling")]
+    UnexpectedField {
+        /// The operation.
+        op: &'static str,
+        /// The field as written.
+        word: String,
+    },
+    /// Sizes that do not fit each other.
+    #[error("{op}: {detail}")]
+    Illegal {
+        /// The operation.
+        op: &'static str,
+        /// What does not fit, and what would.
+        detail: String,
+    },
+    /// A shape that cannot exist.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// A count that does not fit 64 bits.
+    #[error("{op}: the number of {what} does not fit 64 bits: split the problem")]
+    TooLarge {
+        /// The operation.
+        op: &'static str,
+        /// What overflowed.
+        what: &'static str,
+    },
+    /// An operand without elements: there is nothing to choose or to measure.
+    #[error(
+        "{op}: operand `{operand}` of shape {shape} is empty: there is nothing to compute, skip the call"
+    )]
+    Empty {
+        /// The operation.
+        op: &'static str,
+        /// The operand.
+        operand: &'static str,
+        /// Its shape.
+        shape: Shape,
+    },
+}
+
+/// Refuses element types an operation is not defined on.
+fn require(
+    ok: bool,
+    op: &'static str,
+    dtype: DType,
+    allowed: &'static str,
+) -> Result<(), WorkloadError> {
+    if ok {
+        Ok(())
+    } else {
+        Err(WorkloadError::DType { op, dtype, allowed })
+    }
+}
+
+/// Refuses sizes that do not fit each other.
+fn legal(ok: bool, op: &'static str, detail: impl FnOnce() -> String) -> Result<(), WorkloadError> {
+    if ok {
+        Ok(())
+    } else {
+        Err(WorkloadError::Illegal {
+            op,
+            detail: detail(),
+        })
+    }
+}
+
+/// Refuses a word after the dot where the operation has no variants.
+fn no_variant(op: &'static str, variant: &str) -> Result<(), WorkloadError> {
+    if variant.is_empty() {
+        Ok(())
+    } else {
+        Err(WorkloadError::UnexpectedField {
+            op,
+            word: format!(".{variant}"),
+        })
+    }
+}
+
+/// The product of sizes as a count, or `None` if it does not fit 64 bits.
+fn count(factors: &[usize]) -> Option<u64> {
+    factors.iter().try_fold(1u64, |product, &factor| {
+        product.checked_mul(u64::try_from(factor).ok()?)
+    })
+}
