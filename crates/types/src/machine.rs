@@ -21,6 +21,7 @@ pub struct Machine {
     /// Memory nodes; one entry on machines with uniform memory.
     pub numa: Reading<Vec<NumaNode>>,
     /// Installed memory, as the kernel counts it.
+    #[serde(rename = "memory_bytes")]
     pub memory: Reading<Bytes>,
     /// What the container or service manager allows this process.
     pub limits: Limits,
@@ -54,8 +55,10 @@ pub struct Cpu {
     /// Instruction sets that matter for kernels, sorted.
     pub isa: Vec<Isa>,
     /// Frequency the time-stamp counter runs at; not the clock of the cores.
+    #[serde(rename = "tsc_hz")]
     pub tsc: Reading<Hertz>,
     /// Highest core clock the machine advertises.
+    #[serde(rename = "max_frequency_hz")]
     pub max_frequency: Reading<Hertz>,
 }
 
@@ -212,6 +215,7 @@ pub struct NumaNode {
     /// Logical processors next to this memory.
     pub cpus: Vec<u32>,
     /// Memory of the node.
+    #[serde(rename = "memory_bytes")]
     pub memory: Reading<Bytes>,
     /// Distance to each node in the order of the list, 10 being the node itself.
     pub distances: Reading<Vec<u32>>,
@@ -222,9 +226,51 @@ pub struct NumaNode {
 pub struct Limits {
     /// Processors' worth of time per period; may be a fraction such as 0.5. `Known(None)` means no
     /// quota is set.
+    #[serde(rename = "cpu_quota_cpus", with = "limit")]
     pub cpu_quota: Reading<Option<f64>>,
     /// Memory the group may use. `Known(None)` means no limit is set.
+    #[serde(rename = "memory_bytes", with = "limit")]
     pub memory: Reading<Option<Bytes>>,
+}
+
+/// The JSON form of a limit: `{"value": 0.5}`, `{"value": "unlimited"}`, or null with a reason. Without
+/// the word, "no limit" and "not known" would both be null.
+mod limit {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::reading::Reading;
+
+    #[derive(Clone, Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Limit<T> {
+        At(T),
+        Word(Unlimited),
+    }
+
+    #[derive(Clone, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Unlimited {
+        Unlimited,
+    }
+
+    pub(super) fn serialize<T: Clone + Serialize, S: Serializer>(
+        reading: &Reading<Option<T>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let word = Limit::Word(Unlimited::Unlimited);
+        let limit = reading.clone().map(|limit| limit.map_or(word, Limit::At));
+        limit.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Reading<Option<T>>, D::Error> {
+        let limit = Reading::<Limit<T>>::deserialize(deserializer)?;
+        Ok(limit.map(|limit| match limit {
+            Limit::At(limit) => Some(limit),
+            Limit::Word(Unlimited::Unlimited) => None,
+        }))
+    }
 }
 
 /// A hypervisor as it announces itself to its guests.
@@ -269,5 +315,111 @@ impl Machine {
     /// The cache farthest from the cores.
     pub fn last_level_cache(&self) -> Option<&Cache> {
         self.caches.known()?.iter().max_by_key(|cache| cache.level)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A two-core virtual machine with AVX2.
+    pub(crate) fn machine() -> Machine {
+        let cache = |level, kib: u64, shared| Cache {
+            level,
+            unified: level > 1,
+            size_bytes: Bytes(kib * 1024),
+            line_bytes: Reading::Known(64),
+            ways: Reading::Known(8),
+            shared_by: Reading::Known(shared),
+            instances: Reading::Known(2 / shared),
+        };
+        Machine {
+            cpu: Cpu {
+                arch: "x86_64".into(),
+                vendor: Reading::Known("GenuineIntel".into()),
+                model: Reading::Known("Example 3000".into()),
+                signature: Reading::Known(CpuSignature { family: 6, model: 207, stepping: 2 }),
+                logical: 2,
+                cores: Reading::Known(2),
+                threads_per_core: Reading::Known(1),
+                packages: Reading::Known(1),
+                isa: vec![Isa::Sse2, Isa::Avx, Isa::Avx2, Isa::Fma],
+                tsc: Reading::unknown("test"),
+                max_frequency: Reading::unknown("test"),
+            },
+            caches: Reading::Known(vec![cache(1, 48, 1), cache(2, 2048, 1), cache(3, 32768, 2)]),
+            numa: Reading::unknown("test"),
+            memory: Reading::Known(Bytes(24 << 30)),
+            limits: Limits { cpu_quota: Reading::Known(None), memory: Reading::Known(None) },
+            hypervisor: Reading::Known(Hypervisor::Named("KVM".into())),
+            os: "linux".into(),
+            kernel: Reading::Known("6.18.0".into()),
+        }
+    }
+
+    #[test]
+    fn quotas_cut_threads_but_never_to_none() {
+        let mut m = machine();
+        assert_eq!(m.usable_threads(), 2);
+        for (quota, threads) in [(0.5, 1), (1.0, 1), (1.2, 2), (64.0, 2)] {
+            m.limits.cpu_quota = Reading::Known(Some(quota));
+            assert_eq!(m.usable_threads(), threads, "quota {quota}");
+        }
+        m.cpu.logical = 0;
+        assert_eq!(m.usable_threads(), 1);
+    }
+
+    #[test]
+    fn no_limit_and_unknown_limit_differ_in_json() {
+        let readings = [
+            (Reading::Known(None), r#"{"value":"unlimited"}"#),
+            (Reading::Known(Some(0.5)), r#"{"value":0.5}"#),
+            (
+                Reading::unknown("hidden"),
+                r#"{"value":null,"reason":"hidden"}"#,
+            ),
+        ];
+        for (cpu_quota, json) in readings {
+            let limits = Limits {
+                cpu_quota,
+                memory: Reading::Known(None),
+            };
+            let text = serde_json::to_string(&limits).unwrap();
+            let expected =
+                format!(r#"{{"cpu_quota_cpus":{json},"memory_bytes":{{"value":"unlimited"}}}}"#);
+            assert_eq!(text, expected);
+            assert_eq!(serde_json::from_str::<Limits>(&text).unwrap(), limits);
+        }
+    }
+
+    #[test]
+    fn the_smaller_of_memory_and_limit_counts() {
+        let mut m = machine();
+        assert_eq!(m.usable_memory(), Some(Bytes(24 << 30)));
+        m.limits.memory = Reading::Known(Some(Bytes(1 << 30)));
+        assert_eq!(m.usable_memory(), Some(Bytes(1 << 30)));
+        m.memory = Reading::unknown("hidden");
+        assert_eq!(m.usable_memory(), Some(Bytes(1 << 30)));
+        m.limits.memory = Reading::unknown("hidden");
+        assert_eq!(m.usable_memory(), None);
+    }
+
+    #[test]
+    fn the_widest_registers_and_the_farthest_cache_are_found() {
+        let mut m = machine();
+        assert_eq!(m.cpu.vector_bits(), Some(256));
+        assert!(m.cpu.has(Isa::Fma) && !m.cpu.has(Isa::Avx512f));
+        m.cpu.isa.push(Isa::Avx512f);
+        assert_eq!(m.cpu.vector_bits(), Some(512));
+        m.cpu.isa.clear();
+        assert_eq!(m.cpu.vector_bits(), None);
+        assert_eq!(m.last_level_cache().map(|c| c.level), Some(3));
+    }
+
+    #[test]
+    fn instruction_sets_have_the_names_they_are_known_by() {
+        for isa in Isa::ALL {
+            assert_eq!(serde_json::to_value(isa).unwrap(), isa.name());
+        }
     }
 }

@@ -104,6 +104,19 @@ impl Shape {
         self.dims().iter().product()
     }
 
+    /// The index of the element at `position` in row-by-row order, in the first entries of an
+    /// array, and how many entries those are.
+    pub(crate) fn unravel(&self, position: usize) -> ([usize; MAX_RANK], usize) {
+        let mut index = [0; MAX_RANK];
+        let mut rest = position;
+        for axis in (0..self.rank()).rev() {
+            let size = self.dims[axis].max(1);
+            index[axis] = rest % size;
+            rest /= size;
+        }
+        (index, self.rank())
+    }
+
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.elements() == 0

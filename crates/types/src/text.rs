@@ -4,11 +4,14 @@
 //! its number (`stride2`, or `stride2x1` where the dimensions differ), a key with a list (`perm1,0`) or
 //! a bare flag (`ta`). Operations take the fields they know; what is left over is an error.
 
+use std::num::ParseIntError;
+use std::str::FromStr;
+
 use crate::op::WorkloadError;
 use crate::shape::Shape;
 
-/// Reads a decimal number written in digits only: no sign, no blanks.
-pub(crate) fn number(word: &str) -> Result<usize, std::num::ParseIntError> {
+/// Reads a whole number written in digits only: no sign, no blanks.
+pub(crate) fn number<N: FromStr<Err = ParseIntError>>(word: &str) -> Result<N, ParseIntError> {
     let digits = if word.bytes().all(|b| b.is_ascii_digit()) {
         word
     } else {
@@ -63,7 +66,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes `key` followed by a digit and returns what follows the key.
-    fn take(&mut self, key: &str) -> Option<&'a str> {
+    pub(crate) fn take(&mut self, key: &str) -> Option<&'a str> {
         let position = self.words.iter().position(|word| {
             word.strip_prefix(key)
                 .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -72,7 +75,10 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes `key3` if it is there.
-    pub(crate) fn number(&mut self, key: &'static str) -> Result<Option<usize>, WorkloadError> {
+    pub(crate) fn number<N: FromStr<Err = ParseIntError>>(
+        &mut self,
+        key: &'static str,
+    ) -> Result<Option<N>, WorkloadError> {
         self.take(key)
             .map(|value| number(value).map_err(|_| self.bad(key, value, "a whole number")))
             .transpose()
@@ -161,15 +167,21 @@ pub(crate) fn write_each(
     key: &str,
     values: &[usize],
 ) -> std::fmt::Result {
-    let words: Vec<_> = values.iter().map(ToString::to_string).collect();
     let uniform = values.windows(2).all(|pair| pair[0] == pair[1]);
-    write!(
-        f,
-        " {key}{}",
-        if uniform {
-            words[0].clone()
-        } else {
-            words.join("x")
-        }
-    )
+    let shown = if uniform { 1 } else { values.len() };
+    write_list(f, key, values.iter().take(shown), "x")
+}
+
+/// Writes a key and its numbers: `perm1,0`.
+pub(crate) fn write_list<N: std::fmt::Display>(
+    f: &mut std::fmt::Formatter<'_>,
+    key: &str,
+    numbers: impl IntoIterator<Item = N>,
+    separator: &str,
+) -> std::fmt::Result {
+    let words: Vec<_> = numbers
+        .into_iter()
+        .map(|number| number.to_string())
+        .collect();
+    write!(f, " {key}{}", words.join(separator))
 }

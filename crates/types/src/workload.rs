@@ -57,9 +57,15 @@ impl Workload {
         problem.check(dtype)?;
         let (inputs, outputs) = (problem.inputs(dtype)?, problem.outputs(dtype)?);
         let op = problem.name();
+        // What a custom operation reads and writes is unknown; its size speaks for it.
+        let size = match &operation {
+            Operation::Custom(custom) => Some(Operand::of("size", dtype, custom.shape)),
+            _ => None,
+        };
         if let Some(empty) = inputs
             .iter()
             .chain(&outputs)
+            .chain(&size)
             .find(|operand| operand.shape.is_empty())
         {
             return Err(WorkloadError::Empty {

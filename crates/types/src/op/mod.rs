@@ -13,9 +13,47 @@ use crate::dtype::{DType, UnknownDType};
 use crate::shape::{Shape, ShapeError};
 use crate::text::Fields;
 
+mod activation;
+mod axis;
+mod conv;
+mod conv2d;
+mod conv3d;
+mod copy;
+mod custom;
+mod elementwise;
+mod fft;
+mod gather;
 mod matmul;
+mod norm;
+mod pool;
+mod reduce;
+mod scan;
+mod scatter;
+mod softmax;
+mod sort;
+mod step;
+mod transpose;
+mod variant;
+mod window;
 
+pub use activation::{Activation, ActivationKind, Slope};
+pub use conv2d::Conv2d;
+pub use conv3d::Conv3d;
+pub use copy::{Reshape, TensorCopy};
+pub use custom::{Custom, CustomName, Declared};
+pub use elementwise::Elementwise;
+pub use fft::{Fft, FftKind};
+pub use gather::{Gather, IndexType};
 pub use matmul::Matmul;
+pub use norm::{Norm, NormKind};
+pub use pool::{Pool2d, PoolKind};
+pub use reduce::{Axes, Reduce, ReduceKind};
+pub use scan::{Scan, ScanKind};
+pub use scatter::{Scatter, ScatterKind};
+pub use softmax::{Softmax, SoftmaxKind};
+pub use sort::{Sort, SortKind};
+pub use step::{Binary, Broadcast, Step, Steps, Unary};
+pub use transpose::{Permutation, Transpose};
 
 /// One tensor that an operation reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +79,10 @@ impl Operand {
         })
     }
 
+    pub(crate) const fn of(name: &'static str, dtype: DType, shape: Shape) -> Self {
+        Self { name, dtype, shape }
+    }
+
     /// Its size in memory when stored without gaps.
     pub fn bytes(&self) -> u64 {
         // Shapes are bounded so that this product fits for every element type.
@@ -57,6 +99,27 @@ pub struct Work {
     pub transcendentals: u64,
     /// Key comparisons.
     pub comparisons: u64,
+}
+
+impl Work {
+    /// Arithmetic and nothing else.
+    const fn flops(flops: u64) -> Self {
+        Self {
+            flops,
+            transcendentals: 0,
+            comparisons: 0,
+        }
+    }
+
+    /// The same work as often as the product of the factors says.
+    fn times(self, factors: &[usize]) -> Option<Self> {
+        let times = count(factors)?;
+        Some(Self {
+            flops: self.flops.checked_mul(times)?,
+            transcendentals: self.transcendentals.checked_mul(times)?,
+            comparisons: self.comparisons.checked_mul(times)?,
+        })
+    }
 }
 
 /// Bytes one call must move.
@@ -105,7 +168,7 @@ pub trait Problem: fmt::Debug + sealed::Sealed {
         })
     }
 
-    /// Writes what follows the dot in `name.variant`, if this operation has variants.
+    /// Writes `.variant`, the dot included, if this operation has variants.
     fn write_variant(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Ok(())
     }
@@ -175,6 +238,40 @@ macro_rules! operations {
 operations! {
     /// Matrix product, batched and transposed.
     Matmul = "matmul";
+    /// A chain of element-by-element steps in one pass.
+    Elementwise = "elementwise";
+    /// An activation function.
+    Activation = "activation";
+    /// Convolution of images.
+    Conv2d = "conv2d";
+    /// Convolution of volumes.
+    Conv3d = "conv3d";
+    /// Pooling of images.
+    Pool2d = "pool2d";
+    /// Layer, RMS and batch normalisation.
+    Norm = "norm";
+    /// Softmax and its logarithm.
+    Softmax = "softmax";
+    /// Reduction over some or all axes.
+    Reduce = "reduce";
+    /// Running sums, products and extremes.
+    Scan = "scan";
+    /// Sorting of rows: keys, pairs or indices.
+    Sort = "sort";
+    /// Fourier transform.
+    Fft = "fft";
+    /// Picks slices by index.
+    Gather = "gather";
+    /// Puts slices where indices say.
+    Scatter = "scatter";
+    /// Permutation of axes.
+    Transpose = "transpose";
+    /// The same elements in rows of another length.
+    Reshape = "reshape";
+    /// A plain copy.
+    TensorCopy = "copy";
+    /// A user's own operation.
+    Custom = "custom";
 }
 
 impl Operation {
@@ -185,7 +282,7 @@ impl Operation {
 
     /// Whether the cost is known: always, except for a custom operation that does not declare one.
     pub(crate) fn has_cost(&self) -> bool {
-        true
+        !matches!(self, Self::Custom(custom) if custom.declared.is_none())
     }
 }
 
@@ -209,13 +306,13 @@ pub enum WorkloadError {
         word: String,
     },
     /// What follows the dot names no variant of the operation.
-    #[error("{op} has no variant `{word}`{}", crate::text::hint(.word, .known.iter().copied()))]
+    #[error("{}", unknown_variant(.op, .word, .known))]
     UnknownVariant {
         /// The operation.
         op: &'static str,
-        /// The word after the dot.
+        /// The word after the dot; empty if there was none.
         word: String,
-        /// The variants there are.
+        /// The variants there are; an empty one stands for "no variant".
         known: &'static [&'static str],
     },
     /// The second word names no element type.
@@ -290,6 +387,21 @@ pub enum WorkloadError {
     },
 }
 
+/// A missing variant is another mistake than a mistyped one, and reads so.
+fn unknown_variant(op: &str, word: &str, known: &[&'static str]) -> String {
+    let words = || known.iter().copied().filter(|word| !word.is_empty());
+    match words().next() {
+        Some(first) if word.is_empty() => {
+            let known = crate::text::hint("", words());
+            format!("{op} needs a variant, such as `{op}.{first}`{known}")
+        }
+        _ => format!(
+            "{op} has no variant `{word}`{}",
+            crate::text::hint(word, words())
+        ),
+    }
+}
+
 /// Refuses element types an operation is not defined on.
 fn require(
     ok: bool,
@@ -328,8 +440,12 @@ fn no_variant(op: &'static str, variant: &str) -> Result<(), WorkloadError> {
     }
 }
 
-/// The product of sizes as a count, or `None` if it does not fit 64 bits.
+/// The product of sizes as a count, or `None` if it does not fit 64 bits. Nothing is nothing, however
+/// large the other factors are.
 fn count(factors: &[usize]) -> Option<u64> {
+    if factors.contains(&0) {
+        return Some(0);
+    }
     factors.iter().try_fold(1u64, |product, &factor| {
         product.checked_mul(u64::try_from(factor).ok()?)
     })
