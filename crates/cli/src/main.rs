@@ -1,1 +1,23 @@
-fn main() {}
+//! The `kernelwise` program. The only crate that prints: data on standard output, everything else on
+//! standard error.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+mod args;
+mod command;
+mod environment;
+mod exit;
+mod interrupt;
+mod output;
+
+fn main() -> ExitCode {
+    // Wrong words end here with exit code 2, `--help` and `--version` with 0.
+    let args = args::Args::parse();
+    environment::start_log();
+    match command::run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -63,7 +63,8 @@ pub struct Peak {
     pub threads: u32,
     /// The instruction set that was fastest; `None` for portable code.
     pub isa: Option<Isa>,
-    /// Multiply and add counted as two.
+    /// Multiply and add counted as two. For integers the faster of multiply-adds and plain sums: where
+    /// their multiplication is slow, a kernel that only adds runs at a higher rate.
     pub rate: Measured<FlopRate>,
 }
 
@@ -76,7 +77,8 @@ pub struct Bandwidth {
     pub pattern: AccessPattern,
     /// Threads that worked at once, each on its own part.
     pub threads: u32,
-    /// Size of the data each thread worked on, in bytes.
+    /// Size of the data each thread worked on, in bytes. For main memory the part of the whole
+    /// footprint that each thread walked through.
     pub working_set_bytes: u64,
     /// Bytes the program read and wrote; traffic that the caches add (a line fetched before it is
     /// overwritten) is not counted, as it is not in [`Cost`](crate::Cost).
@@ -110,7 +112,7 @@ pub enum MemoryPlace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessPattern {
-    /// Sum everything: one read stream.
+    /// Load everything: one read stream.
     Read,
     /// Fill with a constant: one write stream.
     Write,

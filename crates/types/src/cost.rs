@@ -7,15 +7,16 @@ use crate::units::{Bytes, Flops};
 /// The work of one call, exact for the shapes at hand.
 ///
 /// How things are counted:
-/// - `flops`: one each for addition, subtraction, multiplication, division, square root, minimum,
-///   maximum, comparison and selection, of any element type; a multiply-add is two. Complex numbers
-///   count the operations on their parts (2 for a sum, 6 for a product). Taps that fall on padding count,
-///   as they do in every published convolution figure.
+/// - `flops`: one each for addition, subtraction, multiplication, division, negation, absolute value,
+///   square root, minimum, maximum, comparison and selection, of any element type; a multiply-add is
+///   two. Complex numbers count the operations on their parts (2 for a sum, 6 for a product). Taps that
+///   fall on padding count, as they do in every published convolution figure.
 /// - `transcendentals`: evaluations of exp, log, tanh, erf, sin and the like. They are kept apart
 ///   because what one costs in additions depends on the implementation.
 /// - `comparisons`: of keys, in sorting.
-/// - `bytes_read`, `bytes_written`: compulsory traffic, every input element that is needed read once and
-///   every output element written once. What caches and blocking add is the kernel's doing, not the operation's.
+/// - `bytes_read`, `bytes_written`: compulsory traffic, every input element that is needed read once
+///   and every output element written once. What caches and blocking add is the kernel's doing, not
+///   the operation's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
     /// Arithmetic operations.

@@ -80,15 +80,15 @@ impl FromStr for Params {
     type Err = InvalidParams;
 
     fn from_str(text: &str) -> Result<Self, InvalidParams> {
-        let parts = text.split(',').filter(|_| !text.is_empty());
-        parts.fold(Ok(Self::new()), |params, part| {
+        let mut parts = text.split(',').filter(|_| !text.is_empty());
+        parts.try_fold(Self::new(), |params, part| {
             let form = || InvalidParams::Form {
                 part: part.to_owned(),
             };
             let (name, value) = part.split_once('=').ok_or_else(form)?;
             let digits = value.bytes().all(|b| b.is_ascii_digit());
             let value = value.parse().ok().filter(|_| digits).ok_or_else(form)?;
-            params?.with(name, value)
+            params.with(name, value)
         })
     }
 }

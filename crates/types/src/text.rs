@@ -51,18 +51,30 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes the shape: the first word that begins with a digit, or `scalar`.
-    pub(crate) fn shape(&mut self) -> Result<Shape, WorkloadError> {
+    /// Takes the first word that begins with a digit, or `scalar`.
+    fn take_sizes(&mut self) -> Result<&'a str, WorkloadError> {
         let position = self
             .words
             .iter()
             .position(|word| *word == "scalar" || word.starts_with(|c: char| c.is_ascii_digit()));
         let word = position.map(|position| self.words.remove(position));
-        let word = word.ok_or(WorkloadError::Missing {
+        word.ok_or(WorkloadError::Missing {
             op: self.op,
             field: "a shape such as 128x256",
-        })?;
-        Ok(word.parse::<Shape>()?)
+        })
+    }
+
+    /// Takes the shape.
+    pub(crate) fn shape(&mut self) -> Result<Shape, WorkloadError> {
+        Ok(self.take_sizes()?.parse::<Shape>()?)
+    }
+
+    /// Takes sizes joined by `x` that are not the shape of one tensor, so that their product may be
+    /// larger than any.
+    pub(crate) fn sizes(&mut self) -> Result<Vec<usize>, WorkloadError> {
+        let word = self.take_sizes()?;
+        let sizes: Result<_, _> = word.split('x').map(number).collect();
+        sizes.map_err(|_| self.bad("", word, "sizes joined by x"))
     }
 
     /// Takes `key` followed by a digit and returns what follows the key.

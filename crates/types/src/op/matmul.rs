@@ -159,14 +159,13 @@ impl Problem for Matmul {
 impl Parse for Matmul {
     fn parse(variant: &str, fields: &mut Fields<'_>) -> Result<Self, WorkloadError> {
         no_variant(NAME, variant)?;
-        let shape = fields.shape()?;
-        let (batch, m, k, n) = match *shape.dims() {
+        let (batch, m, k, n) = match *fields.sizes()? {
             [m, k, n] => (1, m, k, n),
             [batch, m, k, n] => (batch, m, k, n),
-            _ => {
+            ref other => {
                 return Err(WorkloadError::Illegal {
                     op: NAME,
-                    detail: format!("sizes are MxKxN or BATCHxMxKxN, not {shape}"),
+                    detail: format!("sizes are MxKxN or BATCHxMxKxN, not {} numbers", other.len()),
                 });
             }
         };
@@ -212,6 +211,16 @@ mod tests {
         assert_eq!(w.inputs()[0].shape.dims(), [5, 3]);
         assert_eq!(w.inputs()[1].shape.dims(), [7, 5]);
         assert_eq!(w.to_string(), "matmul f64 3x5x7 ta tb");
+    }
+
+    /// Three matrices of 2^40 elements each can be held; a tensor of 2^60 could not.
+    #[test]
+    fn the_largest_products_can_be_written_down() {
+        let w = Workload::new(Matmul::new(1 << 20, 1 << 20, 1 << 20), DType::F32).unwrap();
+        assert_eq!(w.to_string().parse::<Workload>().unwrap(), w);
+        assert_eq!(w.cost().unwrap().flops.0, 1 << 61);
+        let larger = Workload::new(Matmul::new(1 << 21, 1 << 21, 1 << 22), DType::F32);
+        assert!(matches!(larger, Err(WorkloadError::TooLarge { .. })));
     }
 
     #[test]

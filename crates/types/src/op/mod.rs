@@ -440,12 +440,8 @@ fn no_variant(op: &'static str, variant: &str) -> Result<(), WorkloadError> {
     }
 }
 
-/// The product of sizes as a count, or `None` if it does not fit 64 bits. Nothing is nothing, however
-/// large the other factors are.
+/// The product of sizes as a count, or `None` if it does not fit 64 bits.
 fn count(factors: &[usize]) -> Option<u64> {
-    if factors.contains(&0) {
-        return Some(0);
-    }
     factors.iter().try_fold(1u64, |product, &factor| {
         product.checked_mul(u64::try_from(factor).ok()?)
     })

@@ -142,6 +142,10 @@ mod tests {
             error("softmax.lig f32 8"),
             "softmax has no variant `lig`; did you mean `log`?"
         );
+        assert_eq!(
+            error("softmax.x f32 8"),
+            "softmax has no variant `x`; known: log"
+        );
         let empty = Softmax::infer(SoftmaxKind::Plain, &"3x0".parse().unwrap(), None).unwrap();
         assert_eq!(empty.work(DType::F32), Some(Work::default()));
     }

@@ -35,8 +35,7 @@ fn activation_kind() -> impl Strategy<Value = ActivationKind> {
 /// A step that is legal on a shape of this rank.
 fn step(rank: usize) -> impl Strategy<Value = Step> {
     // `row` is another word for the full shape below two dimensions, `scalar` below one.
-    let modes = &Broadcast::ALL[..];
-    let modes: Vec<Broadcast> = modes
+    let modes: Vec<Broadcast> = Broadcast::ALL
         .iter()
         .copied()
         .filter(|mode| match mode {

@@ -1,0 +1,25 @@
+//! One file per verb.
+
+use crate::args::{Args, Command};
+use crate::exit::Failure;
+
+mod calibration;
+mod cost;
+mod doctor;
+mod generated;
+mod learn;
+mod probe;
+mod watch;
+
+/// Does what was asked for.
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    match args.command {
+        Command::Learn => learn::run(),
+        Command::Probe(probe) if probe.watch => watch::run(&probe, args.format),
+        Command::Probe(probe) => probe::run(&probe, args.format),
+        Command::Doctor(doctor) => doctor::run(&doctor, args.format),
+        Command::Cost(cost) => cost::run(&cost, args.format),
+        Command::Completions { shell } => generated::completions(shell),
+        Command::Man => generated::man(),
+    }
+}

@@ -1,0 +1,99 @@
+//! `kernelwise probe --watch`: the live state, look after look.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use kernelwise_probe::{Sampler, SamplerOptions};
+use kernelwise_types::{Reading, SystemState};
+use serde::Serialize;
+
+use crate::args::{self, Format};
+use crate::exit::Failure;
+use crate::{interrupt, output};
+
+/// How often Ctrl-C is looked for while waiting.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+#[derive(Serialize)]
+struct Look<'a> {
+    look: u64,
+    elapsed_s: f64,
+    state: &'a SystemState,
+}
+
+/// One column of the table: heading and value.
+type Column = (&'static str, fn(&SystemState) -> String);
+
+/// What is shown on every machine.
+const ALWAYS: [Column; 7] = [
+    ("utilisation", |s| short(&s.cpu_utilisation)),
+    ("cpu wait", |s| short(&s.cpu_pressure)),
+    ("mem wait", |s| short(&s.memory_pressure)),
+    ("run queue", |s| short(&s.run_queue)),
+    ("load 1min", |s| short(&s.load_1min)),
+    ("steal", |s| short(&s.steal)),
+    ("mem avail", |s| short(&s.memory_available)),
+];
+
+/// What is shown where the machine tells it.
+const WHERE_KNOWN: [Column; 3] = [
+    ("temp", |s| short(&s.temperature)),
+    ("power", |s| short(&s.power)),
+    ("clock", |s| short(&s.frequency)),
+];
+
+fn short<T: std::fmt::Display>(reading: &Reading<T>) -> String {
+    reading.known().map_or("?".to_owned(), T::to_string)
+}
+
+/// Shows the state until Ctrl-C, or until the count is reached.
+pub(crate) fn run(args: &args::Probe, format: Format) -> Result<(), Failure> {
+    let stop = interrupt::flag()?;
+    let period = Duration::from_secs_f64(args.interval);
+    let sampler = Sampler::start(SamplerOptions {
+        period,
+        ..SamplerOptions::default()
+    })?;
+    let mut columns: Vec<Column> = ALWAYS.to_vec();
+    // The first look has no interval for its shares to cover; showing begins with the second.
+    for shown in 1.. {
+        while !sampler.wait_for_looks(shown + 1, PATIENCE) {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Failure::Interrupted);
+            }
+        }
+        let state = sampler.state();
+        let elapsed_s = sampler.period().as_secs_f64() * shown as f64;
+        match format {
+            Format::Json => {
+                output::json_line(
+                    "kernelwise.state/1",
+                    &Look {
+                        look: shown,
+                        elapsed_s,
+                        state: &state,
+                    },
+                )?;
+            }
+            Format::Table => {
+                if shown == 1 {
+                    columns.extend(WHERE_KNOWN.iter().filter(|(_, value)| value(&state) != "?"));
+                    let headings: Vec<String> =
+                        columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+                    output::text(&line("seconds".to_owned(), &headings))?;
+                }
+                let values: Vec<String> = columns.iter().map(|(_, value)| value(&state)).collect();
+                output::text(&line(format!("{elapsed_s:.1}"), &values))?;
+            }
+        }
+        if args.count.is_some_and(|count| shown >= count) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn line(first: String, rest: &[String]) -> String {
+    let cells: String = rest.iter().map(|cell| format!("{cell:>12}")).collect();
+    format!("{first:>8}{cells}\n")
+}

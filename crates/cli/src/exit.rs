@@ -1,0 +1,52 @@
+//! How the program ends: one exit code per kind of failure, and the message on standard error.
+
+use std::io;
+use std::process::ExitCode;
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It was tried and did not work: exit code 1.
+    Failed(anyhow::Error),
+    /// What was typed makes no sense: exit code 2.
+    Usage(anyhow::Error),
+    /// The user pressed Ctrl-C: exit code 130.
+    Interrupted,
+}
+
+impl Failure {
+    /// Says what went wrong and gives the exit code. A reader that closed the pipe (`… | head`) has
+    /// what it wanted: that is silence and success.
+    pub(crate) fn report(self) -> ExitCode {
+        let (code, error) = match self {
+            Self::Failed(error) if is_closed_pipe(&error) => return ExitCode::SUCCESS,
+            Self::Failed(error) => (1, error),
+            Self::Usage(error) => (2, error),
+            Self::Interrupted => (130, anyhow::anyhow!("interrupted")),
+        };
+        anstream::eprintln!("kernelwise: {error:#}");
+        ExitCode::from(code)
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io_kind = |cause: &(dyn std::error::Error + 'static)| {
+        let json = cause
+            .downcast_ref::<serde_json::Error>()
+            .and_then(serde_json::Error::io_error_kind);
+        cause
+            .downcast_ref::<io::Error>()
+            .map(io::Error::kind)
+            .or(json)
+    };
+    error
+        .chain()
+        .filter_map(io_kind)
+        .any(|kind| kind == io::ErrorKind::BrokenPipe)
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}

@@ -1,0 +1,367 @@
+//! The built program, run as users run it: words in, text and exit code out.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn kernelwise(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kernelwise"));
+    command
+        .args(words)
+        .env_remove("KERNELWISE_LOG")
+        .stdin(Stdio::null());
+    command
+}
+
+fn run(words: &[&str]) -> Output {
+    kernelwise(words).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// Runs, expects success with nothing on standard error, returns standard output.
+fn answer(words: &[&str]) -> String {
+    let output = run(words);
+    assert!(
+        output.status.success(),
+        "{words:?}: {}",
+        text(&output.stderr)
+    );
+    assert_eq!(text(&output.stderr), "", "{words:?}");
+    text(&output.stdout).to_owned()
+}
+
+fn json(words: &[&str]) -> Value {
+    serde_json::from_str(&answer(&[words, &["--format", "json"]].concat())).unwrap()
+}
+
+/// Every `value` that is null has a reason beside it.
+fn assert_nulls_have_reasons(value: &Value, path: &str) {
+    match value {
+        Value::Object(fields) => {
+            if fields.get("value") == Some(&Value::Null) {
+                let reason = fields
+                    .get("reason")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default();
+                assert!(!reason.is_empty(), "{path} is null without a reason");
+            }
+            for (name, inner) in fields {
+                assert_nulls_have_reasons(inner, &format!("{path}.{name}"));
+            }
+        }
+        Value::Array(items) => items
+            .iter()
+            .for_each(|item| assert_nulls_have_reasons(item, path)),
+        _ => {}
+    }
+}
+
+#[test]
+fn help_lists_the_verbs() {
+    insta::assert_snapshot!(answer(&["--help"]));
+}
+
+#[test]
+fn learn_says_what_there_is_instead() {
+    let words = answer(&["learn"]);
+    assert!(words.contains("not built yet") && words.contains("kernelwise probe --calibrate"));
+}
+
+#[test]
+fn probe_describes_the_machine_and_explains_its_gaps() {
+    let probe = json(&["probe"]);
+    assert_eq!(probe["schema"], "kernelwise.probe/1");
+    assert!(probe["cpu"]["logical"].as_u64().unwrap() >= 1);
+    assert_eq!(probe["cpu"]["arch"], std::env::consts::ARCH);
+    for part in [
+        "caches",
+        "memory",
+        "numa",
+        "limits",
+        "hypervisor",
+        "state",
+        "devices",
+    ] {
+        assert!(!probe[part].is_null(), "{part} is missing");
+    }
+    assert_eq!(probe["devices"][0]["backend"], "cpu");
+    assert_eq!(
+        probe["calibration"]["reason"],
+        "not measured: ask with --calibrate"
+    );
+    assert_nulls_have_reasons(&probe, "probe");
+    assert_eq!(
+        probe["fingerprint"],
+        json(&["probe"])["fingerprint"],
+        "the fingerprint is stable"
+    );
+
+    let table = answer(&["probe"]);
+    for heading in ["machine ", "devices\n", "state\n"] {
+        assert!(table.contains(heading), "{table}");
+    }
+}
+
+#[test]
+fn calibration_gives_every_figure_with_its_spread() {
+    let probe = json(&["probe", "--calibrate", "--budget", "1"]);
+    let figures = &probe["calibration"]["value"];
+    for name in [
+        "peak_gflops_f32_1t",
+        "peak_gflops_f64_1t",
+        "forkjoin_us",
+        "timer_ns",
+        "l1_read_gbps",
+    ] {
+        let figure = &figures[name];
+        let number = |field: &str| {
+            figure[field]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{name}.{field}"))
+        };
+        assert!(number("value") > 0.0, "{name}");
+        assert!(number("low") <= number("high"), "{name}");
+        assert!(
+            number("spread") >= 0.0 && number("samples") >= 1.0,
+            "{name}"
+        );
+    }
+    // Main memory is measured, or it is said why not.
+    let skipped = figures["skipped"].as_array().unwrap();
+    let says_why = skipped
+        .iter()
+        .any(|reason| reason.as_str().unwrap().contains("dram"));
+    assert!(
+        figures["dram_read_gbps"]["value"].is_f64() || says_why,
+        "{skipped:?}"
+    );
+}
+
+#[test]
+fn a_busy_thread_shows_in_the_watch() {
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let output = std::thread::scope(|scope| {
+        scope.spawn(|| while !stop.load(std::sync::atomic::Ordering::Relaxed) {});
+        let output = run(&[
+            "probe",
+            "--watch",
+            "--count",
+            "3",
+            "--interval",
+            "0.3",
+            "--format",
+            "json",
+        ]);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        output
+    });
+    assert!(output.status.success());
+    let looks: Vec<Value> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(looks.len(), 3);
+    let processors = std::thread::available_parallelism().unwrap().get() as f64;
+    for look in &looks {
+        assert_eq!(look["schema"], "kernelwise.state/1");
+        let utilisation = &look["state"]["cpu_utilisation_share"];
+        match utilisation["value"].as_f64() {
+            Some(share) => assert!(share >= 0.5 / processors, "one busy thread, yet {share}"),
+            None => eprintln!("utilisation not checked: {}", utilisation["reason"]),
+        }
+    }
+    let table = answer(&["probe", "--watch", "--count", "1", "--interval", "0.1"]);
+    assert_eq!(table.lines().count(), 2, "{table}");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_the_watch_with_130() {
+    let mut watch = kernelwise(&["probe", "--watch", "--interval", "0.1", "--format", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The first line says that it is listening.
+    let mut line = String::new();
+    BufReader::new(watch.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let kill = format!("kill -INT {}", watch.id());
+    assert!(
+        Command::new("sh")
+            .args(["-c", &kill])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let mut rest = String::new();
+    watch
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut rest)
+        .unwrap();
+    assert_eq!(watch.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let mut watch = kernelwise(&[
+        "probe",
+        "--watch",
+        "--interval",
+        "0.05",
+        "--count",
+        "200",
+        "--format",
+        "json",
+    ])
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    drop(watch.stdout.take());
+    let output = watch.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn doctor_says_what_to_do_about_each_finding() {
+    let doctor = json(&["doctor", "--seed", "7"]);
+    assert_eq!(doctor["schema"], "kernelwise.doctor/1");
+    assert_eq!(doctor["seed"], 7);
+    let checks = doctor["checks"].as_array().unwrap();
+    let names: Vec<&str> = checks
+        .iter()
+        .map(|check| check["name"].as_str().unwrap())
+        .collect();
+    for name in [
+        "build",
+        "clock",
+        "instrument",
+        "pinning",
+        "load",
+        "hypervisor",
+        "processor quota",
+        "environment",
+    ] {
+        assert!(names.contains(&name), "{name} was not checked: {names:?}");
+    }
+    for check in checks {
+        assert_eq!(
+            check["status"] != "ok",
+            check["advice"].is_string(),
+            "{check}"
+        );
+    }
+}
+
+#[test]
+fn colour_is_for_those_who_want_it() {
+    let forced = |variable: &str| {
+        kernelwise(&["doctor"])
+            .env("CLICOLOR_FORCE", "1")
+            .env(variable, "1")
+            .output()
+    };
+    assert!(text(&forced("UNRELATED").unwrap().stdout).contains("\u{1b}["));
+    assert!(!answer(&["doctor"]).contains("\u{1b}["), "not a terminal");
+    let plain = kernelwise(&["doctor"])
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap();
+    assert!(!text(&plain.stdout).contains("\u{1b}["));
+}
+
+#[test]
+fn cost_counts_from_shapes() {
+    insta::assert_snapshot!(answer(&[
+        "cost",
+        "conv2d f32 n32 c64 h56 w56 k64 r3 s3 stride1 pad1"
+    ]));
+    let cost = json(&["cost", "matmul", "f32", "512x512x512"]);
+    assert_eq!(cost["schema"], "kernelwise.cost/1");
+    assert_eq!(cost["workload"], "matmul f32 512x512x512");
+    assert_eq!(cost["cost"]["flops"], 268_435_456);
+    assert_eq!(cost["cost"]["read_bytes"], 2_097_152);
+    assert_eq!(cost["outputs"][0]["shape"], serde_json::json!([512, 512]));
+    assert_eq!(json(&["cost", "custom.mine f64 100"])["cost"], Value::Null);
+}
+
+#[test]
+fn wrong_words_are_exit_code_2_and_named() {
+    for (words, expected) in [
+        (
+            &["cost", "matmull f32 2x2x2"][..],
+            "unknown operation `matmull`; did you mean `matmul`?",
+        ),
+        (
+            &["cost", "matmul f32 0x2x2"],
+            "is empty: there is nothing to compute",
+        ),
+        (
+            &["cost", "matmul f32 99999999999x99999999999x9"],
+            "make a dimension smaller",
+        ),
+        (&["cost"], "WORKLOAD"),
+        (&["proeb"], "probe"),
+        (&["probe", "--interval", "5"], "--watch"),
+        (
+            &["probe", "--watch", "--interval", "-1"],
+            "expected seconds",
+        ),
+        (
+            &["probe", "--watch", "--interval", "nan"],
+            "expected seconds",
+        ),
+        (&["probe", "--watch", "--calibrate"], "cannot be used with"),
+        (
+            &["probe", "--format", "xml"],
+            "possible values: table, json",
+        ),
+        (&["completions", "tcsh"], "possible values"),
+    ] {
+        let output = run(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(
+            text(&output.stderr).contains(expected),
+            "{words:?}: {}",
+            text(&output.stderr)
+        );
+        assert_eq!(text(&output.stdout), "", "{words:?}");
+    }
+}
+
+#[test]
+fn a_bad_log_filter_is_a_warning_not_an_end() {
+    let output = kernelwise(&["learn"])
+        .env("KERNELWISE_LOG", "=,=")
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert!(
+        text(&output.stderr).contains("is not a log filter"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn completions_and_manual_cover_the_verbs() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(
+            answer(&["completions", shell]).contains("doctor"),
+            "{shell}"
+        );
+    }
+    let manual = answer(&["man"]);
+    for word in [".TH kernelwise", "calibrate", "Exit codes"] {
+        assert!(manual.contains(word), "{word}");
+    }
+}
