@@ -1,6 +1,7 @@
 //! What can be typed.
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use kernelwise_probe::calibrate::CalibrateOptions;
 
 /// Which implementation of an operation is fastest for this input, on this machine, right now?
 #[derive(Debug, Parser)]
@@ -54,7 +55,7 @@ pub(crate) struct Probe {
     pub(crate) calibrate: bool,
 
     /// Seconds the calibration may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 8.0, value_parser = seconds, requires = "calibrate")]
+    #[arg(long, value_name = "SECONDS", default_value_t = CalibrateOptions::default().budget.as_secs_f64(), value_parser = seconds, allow_negative_numbers = true, requires = "calibrate")]
     pub(crate) budget: f64,
 
     /// Show the live state again and again, until Ctrl-C
@@ -62,7 +63,7 @@ pub(crate) struct Probe {
     pub(crate) watch: bool,
 
     /// Seconds between two looks with --watch
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, requires = "watch")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, allow_negative_numbers = true, requires = "watch")]
     pub(crate) interval: f64,
 
     /// Stop --watch after this many looks

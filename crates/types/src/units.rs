@@ -300,7 +300,9 @@ impl fmt::Display for Bytes {
             (1 << 10, "KiB"),
         ];
         match UNITS.iter().find(|(scale, _)| self.0 >= *scale) {
-            Some((scale, unit)) if self.0.is_multiple_of(*scale) => write!(f, "{} {unit}", self.0 / scale),
+            Some((scale, unit)) if self.0.is_multiple_of(*scale) => {
+                write!(f, "{} {unit}", self.0 / scale)
+            }
             Some((scale, unit)) => write!(f, "{:.1} {unit}", self.0 as f64 / *scale as f64),
             None => write!(f, "{} B", self.0),
         }

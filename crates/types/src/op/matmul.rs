@@ -165,7 +165,10 @@ impl Parse for Matmul {
             ref other => {
                 return Err(WorkloadError::Illegal {
                     op: NAME,
-                    detail: format!("sizes are MxKxN or BATCHxMxKxN, not {} numbers", other.len()),
+                    detail: format!(
+                        "sizes are MxKxN or BATCHxMxKxN, not {} numbers",
+                        other.len()
+                    ),
                 });
             }
         };
