@@ -51,7 +51,7 @@ pub mod warning;
 #[cfg(unix)]
 pub use clock::ThreadCpuClock;
 pub use clock::{Clock, ClockFacts, ScriptedClock, TscClock};
-pub use sampler::{Contender, Entry, Outcome, Race, Sampler, Stop};
+pub use sampler::{Contender, Ending, Entry, Race, Sampler, Stop};
 pub use stats::{RatioInterval, Summary, ratio_interval};
 pub use verdict::{Comparison, Indifference, Verdict};
 pub use warning::Warning;

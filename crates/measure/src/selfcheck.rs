@@ -26,7 +26,7 @@ use crate::verdict::{Comparison, Indifference, Verdict};
 /// calibration may have met the machine at slightly different clocks.
 pub const PEAK_TOLERANCE: f64 = 0.05;
 
-/// The outcome of racing a body against itself.
+/// What came of racing a body against itself.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NullResult {
     /// The clock it was raced on.

@@ -40,13 +40,13 @@ impl<'a> Contender<'a> {
         self.name
     }
 
-    /// Runs the body `calls` times. A panic is an outcome like an error: the contender is not called
+    /// Runs the body `calls` times. A panic is an ending like an error: the contender is not called
     /// again, so nobody sees the state the panic may have left in it.
-    pub(super) fn run(&mut self, calls: u64) -> Result<(), Outcome> {
+    pub(super) fn run(&mut self, calls: u64) -> Result<(), Ending> {
         match catch_unwind(AssertUnwindSafe(|| (self.batch)(calls))) {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(Outcome::Failed { error }),
-            Err(payload) => Err(Outcome::Panicked {
+            Ok(Err(error)) => Err(Ending::Failed { error }),
+            Err(payload) => Err(Ending::Panicked {
                 message: panic_message(payload.as_ref()),
             }),
         }
@@ -73,7 +73,7 @@ fn panic_message(payload: &(dyn Any + Send)) -> String {
 /// What became of a contender.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum Ending {
     /// It ran as long as the race did.
     Measured,
     /// It returned an error and was called no more.
@@ -96,7 +96,7 @@ pub enum Outcome {
     },
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = kernelwise_types::units::Nanos::from_u64;
         match self {

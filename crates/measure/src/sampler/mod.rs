@@ -31,7 +31,7 @@ mod race;
 #[cfg(test)]
 mod tests;
 
-pub use contender::{Contender, Outcome};
+pub use contender::{Contender, Ending};
 pub use race::{Entry, Race, Stop};
 
 /// How many times longer than the clock's error a sample must be: the error stays below 0.1 %.
@@ -57,7 +57,7 @@ const BLIND_STEP: f64 = 10.0;
 ///     Contender::new("broken", || Err::<u64, _>("no such kernel")),
 /// ]);
 /// assert!(!race.entries[0].samples_ns.is_empty());
-/// assert_eq!(race.entries[1].outcome.to_string(), "failed: no such kernel");
+/// assert_eq!(race.entries[1].ending.to_string(), "failed: no such kernel");
 /// ```
 #[derive(Debug, Clone)]
 pub struct Sampler<'a> {
@@ -77,7 +77,7 @@ pub struct Sampler<'a> {
 /// A contender during the race.
 struct Lane<'a> {
     contender: Contender<'a>,
-    outcome: Outcome,
+    ending: Ending,
     batch: u64,
     /// Fastest single call of the warm-up.
     fastest_call: Option<u64>,
@@ -86,7 +86,7 @@ struct Lane<'a> {
 
 impl Lane<'_> {
     fn runs(&self) -> bool {
-        self.outcome == Outcome::Measured
+        self.ending == Ending::Measured
     }
 }
 
@@ -198,7 +198,7 @@ impl<'a> Sampler<'a> {
             .into_iter()
             .map(|contender| Lane {
                 contender,
-                outcome: Outcome::Measured,
+                ending: Ending::Measured,
                 batch: 1,
                 fastest_call: None,
                 samples: Vec::new(),
@@ -210,7 +210,7 @@ impl<'a> Sampler<'a> {
         };
         let entry = |lane: Lane<'_>| Entry {
             name: lane.contender.into_name(),
-            outcome: lane.outcome,
+            ending: lane.ending,
             batch: lane.batch,
             summary_ns: Summary::of(&lane.samples),
             samples_ns: lane.samples,
@@ -338,13 +338,13 @@ impl<'a> Sampler<'a> {
             (Some(wall), Some(entered)) => wall.now().saturating_sub(entered),
             _ => took,
         };
-        if let Err(outcome) = result {
-            lane.outcome = outcome;
+        if let Err(ending) = result {
+            lane.ending = ending;
             return None;
         }
         let limit = self.sample_timeout.unwrap_or(Duration::MAX).as_nanos();
         if u128::from(took_wall) > limit {
-            lane.outcome = Outcome::TimedOut {
+            lane.ending = Ending::TimedOut {
                 took_ns: took_wall,
                 limit_ns: u64::try_from(limit).unwrap_or(u64::MAX),
             };

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::Outcome;
+use super::Ending;
 use crate::clock::ClockFacts;
 use crate::stats::{Summary, ratio_interval};
 use crate::verdict::{Comparison, Indifference};
@@ -43,7 +43,7 @@ pub struct Entry {
     /// Its name.
     pub name: String,
     /// What became of it.
-    pub outcome: Outcome,
+    pub ending: Ending,
     /// Calls per sample.
     pub batch: u64,
     /// Nanoseconds per call, one sample per round in the order of the rounds. Nothing was subtracted
@@ -90,7 +90,7 @@ impl Race {
     ) -> Option<Comparison> {
         let sound = |name| {
             self.entry(name)
-                .filter(|entry| entry.outcome == Outcome::Measured)
+                .filter(|entry| entry.ending == Ending::Measured)
         };
         let (a, b) = (&sound(name)?.samples_ns, &sound(against)?.samples_ns);
         // A race may stop within a round; the odd sample has no partner.

@@ -22,7 +22,7 @@ fn unbatched(clock: &ScriptedClock) -> Sampler<'_> {
 }
 
 fn outcomes(race: &Race) -> Vec<String> {
-    race.entries.iter().map(|e| e.outcome.to_string()).collect()
+    race.entries.iter().map(|e| e.ending.to_string()).collect()
 }
 
 #[test]
@@ -221,8 +221,8 @@ fn a_sleeping_body_is_caught_by_the_wall_clock() {
     let sampler = unbatched(&cpu).wall_clock(&wall);
     let strict = sampler.clone().sample_timeout(Duration::from_nanos(300));
     assert_eq!(
-        strict.run(vec![sleeper()]).entries[0].outcome,
-        Outcome::TimedOut {
+        strict.run(vec![sleeper()]).entries[0].ending,
+        Ending::TimedOut {
             took_ns: 400,
             limit_ns: 300
         }
@@ -241,7 +241,7 @@ fn a_timeout_shortens_batches_instead_of_dropping_short_bodies() {
         .sample_timeout(Duration::from_micros(8))
         .run(vec![takes(&clock, "short", &[10])]);
     let entry = &race.entries[0];
-    assert_eq!(entry.outcome, Outcome::Measured);
+    assert_eq!(entry.ending, Ending::Measured);
     assert!((200..=400).contains(&entry.batch), "{}", entry.batch);
 }
 
@@ -289,7 +289,7 @@ fn json_carries_units_and_reasons_and_replays_to_the_byte() {
         f64::from(100 + 37 * 3 % 100)
     );
     assert_eq!(race["entries"][0]["summary_ns"]["n"], 100);
-    assert_eq!(race["entries"][1]["outcome"]["kind"], "failed");
-    assert_eq!(race["entries"][1]["outcome"]["error"], "no");
+    assert_eq!(race["entries"][1]["ending"]["kind"], "failed");
+    assert_eq!(race["entries"][1]["ending"]["error"], "no");
     assert_eq!(json(), race);
 }

@@ -3,7 +3,7 @@
 use kernelwise_types::state::Battery;
 
 use super::*;
-use crate::sampler::Outcome;
+use crate::sampler::Ending;
 
 /// A machine that is fine in every respect.
 fn calm() -> SystemState {
@@ -138,7 +138,7 @@ fn what_is_unknown_gives_no_warning() {
 fn of_samples(samples: &[f64], batch: u64) -> Vec<Warning> {
     let entry = Entry {
         name: "a".to_owned(),
-        outcome: Outcome::Measured,
+        ending: Ending::Measured,
         batch,
         samples_ns: samples.to_vec(),
         summary_ns: Summary::of(samples),

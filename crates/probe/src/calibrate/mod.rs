@@ -234,9 +234,7 @@ fn plan<'a>(
         }));
         counts = fit;
     }
-    for dtype in DType::ALL {
-        skipped.extend(peak::not_measured(*dtype).map(|reason| format!("peak {dtype}: {reason}")));
-    }
+    skipped.extend(peaks_not_measured());
     let most = counts.iter().copied().max().unwrap_or(1);
     let sets = memory_sets(machine, options, &counts, bench, skipped);
     bench.arena.touch(&bench.crew, most as usize)?;
@@ -265,6 +263,23 @@ fn plan<'a>(
     }
     steps.push(Box::new(TimerStep::default()));
     Ok(steps)
+}
+
+/// The element types without a peak, those with the same reason in one sentence.
+fn peaks_not_measured() -> Vec<String> {
+    let mut sentences: Vec<(Vec<&str>, &str)> = Vec::new();
+    for dtype in DType::ALL {
+        let Some(reason) = peak::not_measured(*dtype) else {
+            continue;
+        };
+        match sentences.iter_mut().find(|(_, known)| *known == reason) {
+            Some((names, _)) => names.push(dtype.name()),
+            None => sentences.push((vec![dtype.name()], reason)),
+        }
+    }
+    let sentence =
+        |(names, reason): (Vec<&str>, &str)| format!("peak {}: {reason}", names.join(", "));
+    sentences.into_iter().map(sentence).collect()
 }
 
 /// Where and how large the data of each thread is, for one level and thread count.

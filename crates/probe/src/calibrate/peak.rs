@@ -25,7 +25,7 @@ pub(super) fn not_measured(dtype: DType) -> Option<&'static str> {
     match dtype {
         DType::F32 | DType::F64 | DType::I32 => None,
         DType::F16 | DType::Bf16 => {
-            Some("kernels convert to f32 to compute; there is no loop for its own instructions")
+            Some("kernels convert to f32 to compute; no loop uses instructions of its own")
         }
         DType::Complex64 => Some("its operations are f32 operations: compare with the peak of f32"),
         DType::Complex128 => {

@@ -102,7 +102,15 @@ fn every_ceiling_is_measured_or_skipped_with_a_reason() {
         for dtype in DType::ALL {
             match calibration.peak(*dtype, threads) {
                 Some(peak) => assert_ceiling(&peak.rate),
-                None => assert!(skips(&calibration, &format!("peak {dtype}: ")), "{dtype}"),
+                None => {
+                    let speaks_of = |note: &String| {
+                        let names = note
+                            .strip_prefix("peak ")
+                            .and_then(|n| n.split(": ").next());
+                        names.is_some_and(|names| names.split(", ").any(|n| n == dtype.name()))
+                    };
+                    assert!(calibration.skipped.iter().any(speaks_of), "{dtype}");
+                }
             }
         }
         for dtype in peak::MEASURED {
