@@ -1,0 +1,42 @@
+//! What the tests of the workspace share.
+//!
+//! A test that cannot run here says why and passes, unless `KERNELWISE_REQUIRE` names what it lacks: a
+//! machine that is meant to have a thing must not pass by not finding it. `./check` sets the variable for
+//! what it finds or installs.
+#![forbid(unsafe_code)]
+
+/// Names, separated by commas, of what must be there: `proc` (readable `/proc/stat`).
+const REQUIRE: &str = "KERNELWISE_REQUIRE";
+
+/// Notes that a test does not run for want of `what`.
+///
+/// # Panics
+///
+/// When `KERNELWISE_REQUIRE` lists `what`: then the skip is a failure.
+pub fn skip(what: &str, reason: &str) {
+    let required = std::env::var(REQUIRE).unwrap_or_default();
+    assert!(
+        !lists(&required, what),
+        "{what} is required by {REQUIRE}, but: {reason}"
+    );
+    #[expect(clippy::print_stderr, reason = "a skipped test says why")]
+    {
+        eprintln!("skipped for want of {what}: {reason}");
+    }
+}
+
+fn lists(required: &str, what: &str) -> bool {
+    required.split(',').any(|name| name.trim() == what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lists;
+
+    #[test]
+    fn names_are_matched_whole() {
+        assert!(lists("webgpu, proc", "proc"));
+        assert!(!lists("process", "proc"));
+        assert!(!lists("", "proc"));
+    }
+}
