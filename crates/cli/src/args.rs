@@ -79,8 +79,9 @@ pub(crate) struct Doctor {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = cost_examples())]
 pub(crate) struct Cost {
-    /// The workload: operation, element type, sizes
+    /// The workload: operation, element type, sizes; in one argument or several
     #[arg(required = true, value_name = "WORKLOAD")]
     pub(crate) words: Vec<String>,
 }
@@ -91,4 +92,12 @@ fn seconds(text: &str) -> Result<f64, String> {
         Ok(seconds) if (0.01..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("expected seconds from 0.01 to 3600".to_owned()),
     }
+}
+
+/// One example for each operation, so that the syntax can be found where it is needed.
+fn cost_examples() -> String {
+    let examples = kernelwise_types::op::Operation::EXAMPLES.join("\n  ");
+    format!(
+        "Workloads, one of each kind:\n  {examples}\nEvery field is explained in docs/workloads.md."
+    )
 }

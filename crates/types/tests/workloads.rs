@@ -302,7 +302,10 @@ fn mistakes_are_named_with_the_remedy() {
             "elementwise.add:row+exp u8 8x8",
             "exp is not defined on u8: it takes real or complex floating point",
         ),
-        ("gather f32 8x8 idx3", "gather needs axis"),
+        (
+            "gather f32 8x8 idx3",
+            "gather needs axis, as in `gather f32 50000x768 axis0 idx4096`",
+        ),
         (
             "sort u32 8x8 descending",
             "sort has no use for `descending`: remove it, or check its spelling",
@@ -335,5 +338,34 @@ fn mistakes_are_named_with_the_remedy() {
     for (text, message) in table {
         let error: WorkloadError = text.parse::<Workload>().unwrap_err();
         assert_eq!(error.to_string(), message, "{text}");
+    }
+}
+
+#[test]
+fn every_operation_has_an_example_in_its_own_words() {
+    for (name, example) in Operation::NAMES.iter().zip(Operation::EXAMPLES) {
+        let workload: Workload = example.parse().unwrap();
+        assert_eq!(workload.operation().name(), *name);
+        assert_eq!(workload.to_string(), *example);
+    }
+}
+
+/// Every line in a block of the page is a workload, and every operation is there.
+#[test]
+fn the_page_on_workloads_is_true() {
+    let page = include_str!("../../../docs/workloads.md");
+    let blocks = page.split("```").skip(1).step_by(2);
+    let texts = blocks
+        .flat_map(|block| block.lines().skip(1))
+        .filter(|line| !line.is_empty());
+    let mut seen = Vec::new();
+    for text in texts {
+        let workload: Workload = text
+            .parse()
+            .unwrap_or_else(|error| panic!("{text}: {error}"));
+        seen.push(workload.operation().name());
+    }
+    for name in Operation::NAMES {
+        assert!(seen.contains(name), "{name} is missing");
     }
 }

@@ -187,9 +187,9 @@ trait Parse: Sized {
     fn parse(variant: &str, fields: &mut Fields<'_>) -> Result<Self, WorkloadError>;
 }
 
-/// Makes the enum, its dispatch and the parser from one list: variant, text name.
+/// Makes the enum, its dispatch and the parser from one list: variant, text name, example.
 macro_rules! operations {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $example:literal;)*) => {
         /// An operation with its whole problem size.
         #[derive(Debug, Clone, PartialEq, Eq, Hash)]
         #[non_exhaustive]
@@ -209,6 +209,9 @@ macro_rules! operations {
         impl Operation {
             /// The names of all operations, as they begin a workload text.
             pub const NAMES: &[&str] = &[$($name),*];
+
+            /// A workload text for each of [`NAMES`](Self::NAMES), for help and messages.
+            pub const EXAMPLES: &[&str] = &[$($example),*];
 
             /// The problem behind the name.
             pub fn problem(&self) -> &dyn Problem {
@@ -237,41 +240,41 @@ macro_rules! operations {
 
 operations! {
     /// Matrix product, batched and transposed.
-    Matmul = "matmul";
+    Matmul = "matmul", "matmul f32 512x512x512";
     /// A chain of element-by-element steps in one pass.
-    Elementwise = "elementwise";
+    Elementwise = "elementwise", "elementwise.add:row+gelu f32 128x768";
     /// An activation function.
-    Activation = "activation";
+    Activation = "activation", "activation.gelu f32 128x768";
     /// Convolution of images.
-    Conv2d = "conv2d";
+    Conv2d = "conv2d", "conv2d f32 n32 c64 h56 w56 k64 r3 s3 stride1 pad1";
     /// Convolution of volumes.
-    Conv3d = "conv3d";
+    Conv3d = "conv3d", "conv3d f32 n1 c16 d16 h56 w56 k32 t3 r3 s3 stride1 pad1";
     /// Pooling of images.
-    Pool2d = "pool2d";
+    Pool2d = "pool2d", "pool2d.max f32 n32 c64 h56 w56 r2 s2 stride2 pad0";
     /// Layer, RMS and batch normalisation.
-    Norm = "norm";
+    Norm = "norm", "norm.layer f32 128x768";
     /// Softmax and its logarithm.
-    Softmax = "softmax";
+    Softmax = "softmax", "softmax f32 128x1024";
     /// Reduction over some or all axes.
-    Reduce = "reduce";
+    Reduce = "reduce", "reduce.sum f32 1024x1024 axes1";
     /// Running sums, products and extremes.
-    Scan = "scan";
+    Scan = "scan", "scan.sum f32 8x1024 axis1";
     /// Sorting of rows: keys, pairs or indices.
-    Sort = "sort";
+    Sort = "sort", "sort u32 8x1000";
     /// Fourier transform.
-    Fft = "fft";
+    Fft = "fft", "fft complex64 64x1024";
     /// Picks slices by index.
-    Gather = "gather";
+    Gather = "gather", "gather f32 50000x768 axis0 idx4096";
     /// Puts slices where indices say.
-    Scatter = "scatter";
+    Scatter = "scatter", "scatter.add f32 50000x768 axis0 idx4096";
     /// Permutation of axes.
-    Transpose = "transpose";
+    Transpose = "transpose", "transpose f32 1024x2048 perm1,0";
     /// The same elements in rows of another length.
-    Reshape = "reshape";
+    Reshape = "reshape", "reshape f32 4x6 to=8x3";
     /// A plain copy.
-    TensorCopy = "copy";
+    TensorCopy = "copy", "copy f32 1024x1024";
     /// A user's own operation.
-    Custom = "custom";
+    Custom = "custom", "custom.wave-step f64 512x512";
 }
 
 impl Operation {
@@ -329,7 +332,7 @@ pub enum WorkloadError {
         allowed: &'static str,
     },
     /// A field that must be there is not.
-    #[error("{op} needs {field}")]
+    #[error("{op} needs {field}{}", example(.op))]
     Missing {
         /// The operation.
         op: &'static str,
@@ -400,6 +403,14 @@ fn unknown_variant(op: &str, word: &str, known: &[&'static str]) -> String {
             crate::text::hint(word, words())
         ),
     }
+}
+
+/// `, as in …` with the example of an operation.
+fn example(op: &str) -> String {
+    let position = Operation::NAMES.iter().position(|name| *name == op);
+    position.map_or(String::new(), |at| {
+        format!(", as in `{}`", Operation::EXAMPLES[at])
+    })
 }
 
 /// Refuses element types an operation is not defined on.
