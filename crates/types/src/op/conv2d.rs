@@ -248,7 +248,10 @@ mod tests {
             error("conv2d bool n1 c4 h4 w4 k4 r3 s3"),
             "conv2d is not defined on bool: it takes numbers, not truth values"
         );
-        assert_eq!(error("conv2d f32 n1 c4 w4 k4 r3 s3"), "conv2d needs h");
+        assert_eq!(
+            error("conv2d f32 n1 c4 w4 k4 r3 s3"),
+            "conv2d needs h, as in `conv2d f32 n32 c64 h56 w56 k64 r3 s3 stride1 pad1`"
+        );
         assert_eq!(
             error("conv2d f32 n1 c4 h4 w4 k4 r3 s3 stride1x1x1"),
             "conv2d: `stride1x1x1` is not readable: expected one number, or one per dimension joined by x"

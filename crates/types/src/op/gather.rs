@@ -182,7 +182,10 @@ mod tests {
             error("gather f32 5x3 axis2 idx7"),
             "gather: axis 2 is out of range: the axes of 5x3 are 0 to 1"
         );
-        assert_eq!(error("gather f32 5x3 axis1"), "gather needs idx");
+        assert_eq!(
+            error("gather f32 5x3 axis1"),
+            "gather needs idx, as in `gather f32 50000x768 axis0 idx4096`"
+        );
         assert_eq!(
             error("gather f32 5x3 axis1 idx7 index=u8"),
             "gather: `index=u8` is not readable: expected index=i32 or index=i64"

@@ -332,7 +332,7 @@ pub enum WorkloadError {
         allowed: &'static str,
     },
     /// A field that must be there is not.
-    #[error("{op} needs {field}{}", example(.op))]
+    #[error("{op} needs {field}{}", example(.op, .field))]
     Missing {
         /// The operation.
         op: &'static str,
@@ -405,12 +405,14 @@ fn unknown_variant(op: &str, word: &str, known: &[&'static str]) -> String {
     }
 }
 
-/// `, as in …` with the example of an operation.
-fn example(op: &str) -> String {
+/// `, as in …` with the example of an operation, where the field is a bare key; a phrase explains
+/// itself.
+fn example(op: &str, field: &str) -> String {
     let position = Operation::NAMES.iter().position(|name| *name == op);
-    position.map_or(String::new(), |at| {
-        format!(", as in `{}`", Operation::EXAMPLES[at])
-    })
+    match position {
+        Some(at) if !field.contains(' ') => format!(", as in `{}`", Operation::EXAMPLES[at]),
+        _ => String::new(),
+    }
 }
 
 /// Refuses element types an operation is not defined on.
