@@ -9,10 +9,6 @@ use kernelwise_probe::calibrate::CalibrateOptions;
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
-
-    /// How results are printed
-    #[arg(long, global = true, value_enum, default_value_t = Format::Table)]
-    pub(crate) format: Format,
 }
 
 const EXIT_CODES: &str = "\
@@ -35,7 +31,8 @@ pub(crate) enum Command {
     Learn,
     /// Show what this machine is, how busy it is and, with --calibrate, how fast it can be
     Probe(Probe),
-    /// Check whether this machine can be measured on, and say what to do about what is in the way
+    /// Check whether this machine can be measured on, and say what to do about what is in the way;
+    /// findings are advice and do not change the exit code
     Doctor(Doctor),
     /// Count the arithmetic and the bytes of an operation: `kernelwise cost matmul f32 512x512x512`
     Cost(Cost),
@@ -67,8 +64,12 @@ pub(crate) struct Probe {
     pub(crate) interval: f64,
 
     /// Stop --watch after this many looks
-    #[arg(long, value_name = "N", requires = "watch")]
+    #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -76,6 +77,10 @@ pub(crate) struct Doctor {
     /// Seed of the order and the resampling in the self-check
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -84,6 +89,10 @@ pub(crate) struct Cost {
     /// The workload: operation, element type, sizes; in one argument or several
     #[arg(required = true, value_name = "WORKLOAD")]
     pub(crate) words: Vec<String>,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
 }
 
 /// A positive number of seconds that a clock can wait for.

@@ -1,5 +1,6 @@
 //! The environment variables this program reads.
 
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
 /// Filter of log messages, in the syntax of `tracing`: `debug`, `kernelwise_probe=trace`, …
@@ -14,23 +15,34 @@ pub(crate) const VARIABLES: &[(&str, &str)] = &[(
 /// Sends log messages to standard error.
 pub(crate) fn start_log() {
     let asked = std::env::var(LOG).unwrap_or_default();
-    let (filter, problem) = match EnvFilter::try_new(if asked.is_empty() { "warn" } else { &asked })
-    {
-        Ok(filter) => (filter, None),
-        Err(error) => (EnvFilter::new("warn"), Some(error)),
-    };
+    let filter = log_filter(&asked);
     let colour = anstream::stderr().current_choice() != anstream::ColorChoice::Never;
     tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(filter.clone().unwrap_or_else(|| EnvFilter::new("warn")))
         .with_writer(std::io::stderr)
         .with_ansi(colour)
         .init();
-    if let Some(error) = problem {
-        tracing::warn!("{LOG}={asked} is not a log filter ({error}): using `warn`");
+    if filter.is_none() {
+        tracing::warn!("{LOG}={asked} is not a log filter: using `warn`");
     }
 }
 
-/// Variables with our prefix that nothing reads, each with the nearest one that is read, if one is near.
+/// Reads a filter; nothing asked for means warnings. A bare word is a level or one of our crates: any
+/// other would silently hide everything.
+fn log_filter(asked: &str) -> Option<EnvFilter> {
+    let known = |directive: &str| {
+        directive.contains('=')
+            || directive.starts_with("kernelwise")
+            || directive.parse::<LevelFilter>().is_ok()
+    };
+    match asked {
+        "" => Some(EnvFilter::new("warn")),
+        asked if asked.split(',').all(known) => EnvFilter::try_new(asked).ok(),
+        _ => None,
+    }
+}
+
+/// Variables with our prefix that nothing reads, sorted.
 pub(crate) fn without_effect(names: impl Iterator<Item = String>) -> Vec<String> {
     let known = |name: &str| VARIABLES.iter().any(|(variable, _)| *variable == name);
     let mut stray: Vec<String> = names
@@ -43,6 +55,22 @@ pub(crate) fn without_effect(names: impl Iterator<Item = String>) -> Vec<String>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn filters_that_would_hide_everything_are_refused() {
+        for good in [
+            "",
+            "debug",
+            "off",
+            "kernelwise_probe=trace,warn",
+            "kernelwise_measure",
+        ] {
+            assert!(log_filter(good).is_some(), "{good:?}");
+        }
+        for bad in ["loud", "debug,loud", "=,="] {
+            assert!(log_filter(bad).is_none(), "{bad:?}");
+        }
+    }
 
     #[test]
     fn only_our_own_unread_variables_are_strays() {

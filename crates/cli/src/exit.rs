@@ -1,6 +1,6 @@
 //! How the program ends: one exit code per kind of failure, and the message on standard error.
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Why a command did not succeed.
@@ -24,7 +24,8 @@ impl Failure {
             Self::Usage(error) => (2, error),
             Self::Interrupted => (130, anyhow::anyhow!("interrupted")),
         };
-        anstream::eprintln!("kernelwise: {error:#}");
+        // Nobody is left to tell if this fails; the exit code still says it.
+        let _ = writeln!(anstream::stderr(), "kernelwise: {error:#}");
         ExitCode::from(code)
     }
 }

@@ -111,7 +111,7 @@ fn probe_describes_the_machine_and_explains_its_gaps() {
 #[test]
 fn calibration_gives_every_figure_with_its_spread() {
     let probe = json(&["probe", "--calibrate", "--budget", "1"]);
-    let figures = &probe["calibration"]["value"];
+    let figures = &probe["calibration"];
     for name in [
         "peak_gflops_f32_1t",
         "peak_gflops_f64_1t",

@@ -6,7 +6,8 @@
 //!   about two bodies is worth anything on this machine now.
 //! - **Nothing runs above peak** ([`check_rate`], [`check_bandwidth`]). A rate above the calibrated peak
 //!   means the measurement is wrong: the work was optimised away, counted twice, or done by threads
-//!   the clock does not see.
+//!   the clock does not see. An algorithm that does less than the textbook count (Winograd) is checked
+//!   with the operations it really does.
 //! - **One thread means one thread** ([`helper_threads`]). A library that quietly uses a second thread
 //!   looks twice as fast on a clock of the calling thread's time.
 

@@ -28,12 +28,14 @@ const NO_MEMORY_LIMIT: u64 = 1 << 60;
 /// No machine has this many processors: a quota above it limits nothing.
 const NO_CPU_LIMIT: f64 = 1e6;
 
-pub(crate) fn read(tree: &Tree) -> Limits {
+/// The limits of this process, its affinity mask being known already.
+pub(crate) fn read(tree: &Tree, affinity: Reading<u32>) -> Limits {
     match (memberships(tree), mounts(tree)) {
         (Ok(memberships), Ok(mounts)) => {
             let cpu = folders(tree, &memberships, &mounts, "cpu");
             let memory = folders(tree, &memberships, &mounts, "memory");
             Limits {
+                affinity,
                 cpu_quota: cpu
                     .and_then(|folders| tightest(&folders, |folder| cpu_quota(tree, folder)))
                     .into(),
@@ -44,6 +46,7 @@ pub(crate) fn read(tree: &Tree) -> Limits {
             }
         }
         (Err(error), _) | (_, Err(error)) => Limits {
+            affinity,
             cpu_quota: Reading::unknown(error.to_string()),
             memory: Reading::unknown(error.to_string()),
         },
@@ -314,11 +317,11 @@ mod tests {
     }
 
     fn quota(fake: &FakeTree) -> Reading<Option<f64>> {
-        read(&fake.tree()).cpu_quota
+        read(&fake.tree(), Reading::Known(1)).cpu_quota
     }
 
     fn memory(fake: &FakeTree) -> Reading<Option<Bytes>> {
-        read(&fake.tree()).memory
+        read(&fake.tree(), Reading::Known(1)).memory
     }
 
     #[test]

@@ -22,7 +22,8 @@
 //!
 //! let machine = kernelwise_probe::machine();
 //! let sampler = Sampler::start(SamplerOptions::default())?;
-//! sampler.wait_for_looks(1, Duration::from_secs(60));
+//! // Shares cover the time between two looks.
+//! sampler.wait_for_looks(2, Duration::from_secs(60));
 //!
 //! // Leave the processors alone that others are using.
 //! let wanted = machine.usable_threads();
@@ -71,7 +72,7 @@ mod tests;
 mod tree;
 
 pub use load::LoadNow;
-pub use machine::{machine, machine_in};
+pub use machine::machine;
 pub use sampler::{MIN_PERIOD, Sampler, SamplerError, SamplerOptions};
 pub use state::StateReader;
 pub use tree::Tree;

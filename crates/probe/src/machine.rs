@@ -17,14 +17,7 @@ use crate::{caches, cgroup, hypervisor, numa};
 /// println!("{} threads, L1 and up: {:?}", machine.usable_threads(), machine.caches);
 /// ```
 pub fn machine() -> Machine {
-    machine_in(&Tree::system())
-}
-
-/// Describes the machine whose `/proc` and `/sys` are in `tree`. The processor is asked as well where
-/// it can be (CPUID), so on x86 a tree from elsewhere describes a mixture; trees are for tests, and
-/// for containers that have the host's files mounted in another place.
-pub fn machine_in(tree: &Tree) -> Machine {
-    assemble(tree, &Identity::of_this_processor())
+    assemble(&Tree::system(), &Identity::of_this_processor())
 }
 
 pub(crate) fn assemble(tree: &Tree, identity: &Identity) -> Machine {
@@ -37,7 +30,7 @@ pub(crate) fn assemble(tree: &Tree, identity: &Identity) -> Machine {
             .kilobytes("/proc/meminfo", "MemTotal")
             .map(Bytes)
             .into(),
-        limits: cgroup::read(tree),
+        limits: cgroup::read(tree, processors.affinity()),
         hypervisor: hypervisor::read(tree, &identity.hypervisor),
         os: std::env::consts::OS.to_owned(),
         kernel: tree.text("/proc/sys/kernel/osrelease").into(),

@@ -47,7 +47,7 @@ impl Default for SamplerOptions {
 #[non_exhaustive]
 pub enum SamplerError {
     /// The operating system gave no thread.
-    #[error("no thread for the load sampler; raise the limit on tasks or run without it: {source}")]
+    #[error("no thread for the load sampler; raise the limit on tasks or run without it")]
     NoThread {
         /// What the system said.
         source: std::io::Error,

@@ -117,8 +117,11 @@ fn a_small_machine_is_described_in_full() {
     assert_eq!(machine.usable_memory(), Some(Bytes(256 << 20)));
     assert_eq!(machine.memory, Reading::Known(Bytes(1 << 30)));
     assert_eq!(
-        machine.last_level_cache().unwrap().size_bytes,
-        Bytes(32 << 10)
+        machine
+            .last_level_caches()
+            .map(|c| c.size_bytes)
+            .collect::<Vec<_>>(),
+        [Bytes(32 << 10)]
     );
     assert_eq!(machine.numa.known().unwrap()[0].cpus, [0]);
     assert_eq!(

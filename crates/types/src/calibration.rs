@@ -90,7 +90,8 @@ pub struct Bandwidth {
 pub struct ForkJoin {
     /// Threads in the pool.
     pub threads: u32,
-    /// From handing over to all done, called from outside the pool.
+    /// From handing over to all done, called from outside a sleeping pool. Caller and workers are
+    /// bound to processors, the first worker to that of the caller.
     pub cost: Measured<Nanos>,
 }
 

@@ -1,10 +1,11 @@
-//! What an operation costs at the least, counted from its shapes.
+//! What an operation costs, counted from its shapes in one fixed form.
 
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, Flops};
 
-/// The work of one call, exact for the shapes at hand.
+/// The work of one call, exact for the shapes at hand, in the textbook form of the operation. An
+/// algorithm that needs less (Strassen, Winograd) is measured by the same count, as everywhere else.
 ///
 /// How things are counted:
 /// - `flops`: one each for addition, subtraction, multiplication, division, negation, absolute value,

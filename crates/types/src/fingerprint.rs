@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 
-/// Identifies a kind of machine, never a single one: processor, caches, instruction sets, usable
-/// threads and hypervisor. Host names, serial numbers, addresses and users are not in it, so records may
-/// be shared. Memory size and kernel release are left out because kernels run at the same speed across
-/// them.
+/// Identifies a kind of machine, never a single one: processor, cores, caches, instruction sets and
+/// hypervisor. Host names, serial numbers, addresses and users are not in it, so records may be shared.
+/// Memory size and kernel release are left out because kernels run at the same speed across them;
+/// affinity masks and quotas, because they bound the number of threads, which is a parameter of its
+/// own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Fingerprint(String);
@@ -55,7 +56,7 @@ fn facts(machine: &Machine) -> String {
         "signature",
         known(cpu.signature.known().map(ToString::to_string)),
     );
-    fact("threads", machine.usable_threads().to_string());
+    fact("threads", cpu.logical.to_string());
     fact("cores", known(cpu.cores.known().map(ToString::to_string)));
     let mut isa: Vec<&str> = cpu.isa.iter().map(|isa| isa.name()).collect();
     isa.sort_unstable();
@@ -120,7 +121,7 @@ mod tests {
             |m| m.cpu.vendor = Reading::Known("AuthenticAMD".into()),
             |m| m.cpu.model = Reading::unknown("hidden"),
             |m| m.cpu.isa.retain(|isa| *isa != Isa::Avx2),
-            |m| m.limits.cpu_quota = Reading::Known(Some(1.0)),
+            |m| m.cpu.logical = 4,
             |m| m.cpu.cores = Reading::Known(1),
             |m| {
                 m.caches = std::mem::replace(&mut m.caches, Reading::unknown("")).map(
@@ -144,6 +145,8 @@ mod tests {
         let mut other = machine();
         other.memory = Reading::Known(Bytes(1 << 40));
         other.kernel = Reading::Known("7.0".into());
+        other.limits.cpu_quota = Reading::Known(Some(0.5));
+        other.limits.affinity = Reading::Known(1);
         assert_eq!(Fingerprint::of(&machine()), Fingerprint::of(&other));
     }
 

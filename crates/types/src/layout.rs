@@ -172,6 +172,9 @@ impl Layout {
     /// step over all that the smaller ones span; layouts that interleave in cleverer ways are
     /// reported as overlapping, which is safe.
     pub fn may_overlap(&self) -> bool {
+        if self.shape.is_empty() {
+            return false;
+        }
         let mut steps: Vec<(usize, usize)> = self
             .shape
             .dims()
@@ -184,7 +187,7 @@ impl Layout {
         let mut reach = 0usize;
         for (stride, size) in steps {
             if stride <= reach {
-                return !self.shape.is_empty();
+                return true;
             }
             reach += stride * (size - 1);
         }
@@ -265,6 +268,9 @@ mod tests {
 
     #[test]
     fn overlap_is_never_missed() {
+        // Nothing is reached, whatever the strides.
+        let empty = Layout::strided(shape("0x5"), &[1, isize::MAX]).unwrap();
+        assert!(!empty.may_overlap());
         assert!(
             Layout::strided(shape("3x3"), &[0, 1])
                 .unwrap()

@@ -44,7 +44,7 @@ pub struct Cpu {
     pub model: Reading<String>,
     /// x86 family, model and stepping; on aarch64 implementer, part and revision.
     pub signature: Reading<CpuSignature>,
-    /// Logical processors this process may run on: online, and inside its affinity mask.
+    /// Logical processors that are switched on; what this process may use of them is in [`Limits`].
     pub logical: u32,
     /// Physical cores among them.
     pub cores: Reading<u32>,
@@ -221,9 +221,12 @@ pub struct NumaNode {
     pub distances: Reading<Vec<u32>>,
 }
 
-/// What the control groups of this process allow.
+/// What this process may use of the machine: its affinity mask and its control groups.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
+    /// Logical processors in its affinity mask.
+    #[serde(rename = "affinity_cpus")]
+    pub affinity: Reading<u32>,
     /// Processors' worth of time per period; may be a fraction such as 0.5. `Known(None)` means no
     /// quota is set.
     #[serde(rename = "cpu_quota_cpus", with = "limit")]
@@ -293,14 +296,15 @@ impl fmt::Display for Hypervisor {
 }
 
 impl Machine {
-    /// How many threads are worth starting: the processors this process may use, cut down to a CPU
-    /// quota, and never fewer than one. Half a processor is one thread.
+    /// How many threads are worth starting: the processors inside the affinity mask, cut down to a
+    /// CPU quota, and never fewer than one. Half a processor is one thread.
     pub fn usable_threads(&self) -> u32 {
+        let mask = self.limits.affinity.known().copied().unwrap_or(u32::MAX);
         let quota = self.limits.cpu_quota.known().copied().flatten();
         let allowed = quota.map_or(u32::MAX, |quota| {
             quota.ceil().clamp(1.0, f64::from(u32::MAX)) as u32
         });
-        self.cpu.logical.min(allowed).max(1)
+        self.cpu.logical.min(mask).min(allowed).max(1)
     }
 
     /// Memory this process may use at most: the installed amount, or the group's limit if smaller.
@@ -312,9 +316,14 @@ impl Machine {
         }
     }
 
-    /// The cache farthest from the cores.
-    pub fn last_level_cache(&self) -> Option<&Cache> {
-        self.caches.known()?.iter().max_by_key(|cache| cache.level)
+    /// All caches of the level farthest from the cores; processors with cores of several kinds may
+    /// have several.
+    pub fn last_level_caches(&self) -> impl Iterator<Item = &Cache> {
+        let caches = self.caches.known().map(Vec::as_slice).unwrap_or_default();
+        let level = caches.iter().map(|cache| cache.level).max();
+        caches
+            .iter()
+            .filter(move |cache| Some(cache.level) == level)
     }
 }
 
@@ -355,6 +364,7 @@ pub(crate) mod tests {
             numa: Reading::unknown("test"),
             memory: Reading::Known(Bytes(24 << 30)),
             limits: Limits {
+                affinity: Reading::unknown("test"),
                 cpu_quota: Reading::Known(None),
                 memory: Reading::Known(None),
             },
@@ -372,6 +382,8 @@ pub(crate) mod tests {
             m.limits.cpu_quota = Reading::Known(Some(quota));
             assert_eq!(m.usable_threads(), threads, "quota {quota}");
         }
+        m.limits.affinity = Reading::Known(1);
+        assert_eq!(m.usable_threads(), 1, "the mask counts as well");
         m.cpu.logical = 0;
         assert_eq!(m.usable_threads(), 1);
     }
@@ -388,12 +400,14 @@ pub(crate) mod tests {
         ];
         for (cpu_quota, json) in readings {
             let limits = Limits {
+                affinity: Reading::Known(2),
                 cpu_quota,
                 memory: Reading::Known(None),
             };
             let text = serde_json::to_string(&limits).unwrap();
-            let expected =
-                format!(r#"{{"cpu_quota_cpus":{json},"memory_bytes":{{"value":"unlimited"}}}}"#);
+            let expected = format!(
+                r#"{{"affinity_cpus":{{"value":2}},"cpu_quota_cpus":{json},"memory_bytes":{{"value":"unlimited"}}}}"#
+            );
             assert_eq!(text, expected);
             assert_eq!(serde_json::from_str::<Limits>(&text).unwrap(), limits);
         }
@@ -420,7 +434,10 @@ pub(crate) mod tests {
         assert_eq!(m.cpu.vector_bits(), Some(512));
         m.cpu.isa.clear();
         assert_eq!(m.cpu.vector_bits(), None);
-        assert_eq!(m.last_level_cache().map(|c| c.level), Some(3));
+        assert_eq!(
+            m.last_level_caches().map(|c| c.level).collect::<Vec<_>>(),
+            [3]
+        );
     }
 
     #[test]

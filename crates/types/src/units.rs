@@ -209,7 +209,8 @@ impl Flops {
     }
 }
 
-/// Writes `value` with three significant digits and the largest decimal prefix that keeps it at 1 or more.
+/// Writes `value` with three significant digits and the largest decimal prefix that keeps it at 1 or
+/// more. Numbers that would round up to 1000 take the next prefix.
 fn with_prefix(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Result {
     const PREFIXES: [(f64, &str); 6] = [
         (1e15, "P"),
@@ -219,10 +220,8 @@ fn with_prefix(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Resul
         (1e3, "k"),
         (1.0, ""),
     ];
-    let (scale, prefix) = PREFIXES
-        .iter()
-        .find(|(scale, _)| value >= *scale)
-        .unwrap_or(&(1.0, ""));
+    let fits = |(scale, _): &&(f64, &str)| value >= 0.9995 * scale;
+    let (scale, prefix) = PREFIXES.iter().find(fits).unwrap_or(&(1.0, ""));
     significant(f, value / scale)?;
     write!(f, " {prefix}{unit}")
 }
@@ -239,9 +238,9 @@ fn significant(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (value, unit) = match self.0 {
-            ns if ns < 1e3 => (ns, "ns"),
-            ns if ns < 1e6 => (ns / 1e3, "µs"),
-            ns if ns < 1e9 => (ns / 1e6, "ms"),
+            ns if ns < 0.9995e3 => (ns, "ns"),
+            ns if ns < 0.9995e6 => (ns / 1e3, "µs"),
+            ns if ns < 0.9995e9 => (ns / 1e6, "ms"),
             ns => (ns / 1e9, "s"),
         };
         significant(f, value)?;
@@ -287,7 +286,10 @@ impl fmt::Display for Share {
 
 impl fmt::Display for Flops {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        with_prefix(f, self.0 as f64, "FLOP")
+        match self.0 {
+            few @ ..1000 => write!(f, "{few} FLOP"),
+            many => with_prefix(f, many as f64, "FLOP"),
+        }
     }
 }
 
@@ -351,5 +353,9 @@ mod tests {
         assert_eq!(Bytes(1536).to_string(), "1.5 KiB");
         assert_eq!(Share::new(0.256).unwrap().to_string(), "25.6 %");
         assert_eq!(Flops(268_435_456).to_string(), "268 MFLOP");
+        assert_eq!(Flops(999_999).to_string(), "1.00 MFLOP");
+        assert_eq!(Flops(999_499).to_string(), "999 kFLOP");
+        assert_eq!(Flops(8).to_string(), "8 FLOP");
+        assert_eq!(Nanos::new(999.6).unwrap().to_string(), "1.00 µs");
     }
 }

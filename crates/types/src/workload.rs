@@ -119,7 +119,7 @@ impl Workload {
         &self.derived.outputs
     }
 
-    /// What one call costs at the least; `None` for a custom operation that did not say.
+    /// What one call costs; `None` for a custom operation that did not say.
     pub fn cost(&self) -> Option<&Cost> {
         self.derived.cost.as_ref()
     }
@@ -191,6 +191,9 @@ impl FromStr for Workload {
         let mut words = text.split_ascii_whitespace();
         let head = words.next().ok_or_else(syntax)?;
         let (name, variant) = head.split_once('.').unwrap_or((head, ""));
+        if head.ends_with('.') {
+            return Err(syntax());
+        }
         if !Operation::NAMES.contains(&name) {
             return Err(WorkloadError::UnknownOperation {
                 word: name.to_owned(),

@@ -278,6 +278,20 @@ fn mistakes_are_named_with_the_remedy() {
             "`` is not a workload: write an operation, an element type and sizes, such as `matmul f32 512x512x512`",
         ),
         ("conv2", "unknown operation `conv2`; did you mean `conv2d`?"),
+        ("GEMM", "unknown operation `GEMM`; did you mean `matmul`?"),
+        (
+            "relu",
+            "unknown operation `relu`; did you mean `activation.relu`?",
+        ),
+        (
+            "add",
+            "unknown operation `add`; did you mean `elementwise.add`?",
+        ),
+        ("sum", "unknown operation `sum`; did you mean `reduce.sum`?"),
+        (
+            "matmul. f32 2x2x2",
+            "`matmul. f32 2x2x2` is not a workload: write an operation, an element type and sizes, such as `matmul f32 512x512x512`",
+        ),
         (
             "copy",
             "`copy` is not a workload: write an operation, an element type and sizes, such as `matmul f32 512x512x512`",
@@ -308,7 +322,7 @@ fn mistakes_are_named_with_the_remedy() {
         ),
         (
             "sort u32 8x8 descending",
-            "sort has no use for `descending`: remove it, or check its spelling",
+            "sort has no use for `descending`: remove it, or check its spelling, as in `sort u32 8x1000`",
         ),
         (
             "conv2d f32 n1 c3 h8 w8 k4 r3 s3 stride2,1 pad1",

@@ -14,7 +14,7 @@ const GIGA: f64 = 1e9;
 const MICRO_IN_NANOS: f64 = 1e3;
 
 /// A calibration in JSON.
-#[derive(Clone, Serialize)]
+#[derive(Serialize)]
 pub(crate) struct Document {
     #[serde(flatten)]
     figures: BTreeMap<String, Figure>,
@@ -23,7 +23,7 @@ pub(crate) struct Document {
 }
 
 /// One figure with its spread.
-#[derive(Clone, Serialize)]
+#[derive(Serialize)]
 struct Figure {
     value: f64,
     /// Lower quartile of the samples.
@@ -168,7 +168,7 @@ pub(crate) fn table(calibration: &Calibration) -> String {
         String::new(),
     ));
     let table = output::columns(
-        &["ceiling", "threads", "value", "spread", "with"],
+        &["figure", "threads", "value", "spread", "with"],
         &[1, 2, 3],
         rows,
     );

@@ -1,4 +1,4 @@
-//! `kernelwise cost`: what an operation costs at the least, from its shapes alone.
+//! `kernelwise cost`: what an operation costs, from its shapes alone.
 
 use anyhow::Context;
 use kernelwise_types::op::Operand;
@@ -37,13 +37,13 @@ struct Counts {
 }
 
 /// Counts one workload.
-pub(crate) fn run(args: &args::Cost, format: Format) -> Result<(), Failure> {
+pub(crate) fn run(args: &args::Cost) -> Result<(), Failure> {
     let text = args.words.join(" ");
     let workload: Workload = text
         .parse()
         .with_context(|| format!("`{text}`"))
         .map_err(Failure::Usage)?;
-    match format {
+    match args.format {
         Format::Json => output::json("kernelwise.cost/1", &answer(&workload)),
         Format::Table => output::text(&table(&workload)),
     }
@@ -114,7 +114,7 @@ fn table(workload: &Workload) -> String {
             let intensity = cost.intensity();
             row(
                 "intensity",
-                intensity.map_or("unknown".to_owned(), |i| format!("{i:.2} FLOP/byte")),
+                intensity.map_or("unknown".to_owned(), |i| format!("{i:.3} FLOP/byte")),
             );
         }
     }

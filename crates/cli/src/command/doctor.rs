@@ -73,7 +73,7 @@ impl Check {
 }
 
 /// Examines the machine and this program.
-pub(crate) fn run(args: &args::Doctor, format: Format) -> Result<(), Failure> {
+pub(crate) fn run(args: &args::Doctor) -> Result<(), Failure> {
     let clock = TscClock::new();
     let machine = kernelwise_probe::machine();
     let before = state_now(&clock);
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &args::Doctor, format: Format) -> Result<(), Failure> {
     checks.push(variables(
         std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()),
     ));
-    match format {
+    match args.format {
         Format::Json => output::json(
             "kernelwise.doctor/1",
             &Document {
@@ -165,6 +165,11 @@ fn pinning() -> Check {
 
 fn load(machine: &Machine, before: &SystemState, after: &SystemState) -> Vec<Check> {
     let warnings = Warning::from_states(before, after, 1, machine.usable_threads());
+    let unseen = (after.cpu_utilisation.reason(), after.cpu_pressure.reason());
+    if let (true, (Some(reason), Some(_))) = (warnings.is_empty(), unseen) {
+        let advice = "the load cannot be taken into account: see to it that nothing else runs";
+        return vec![Check::unknown("load", reason, advice)];
+    }
     if warnings.is_empty() {
         let finding = format!(
             "utilisation {}, waiting for CPU {}",
@@ -213,12 +218,7 @@ fn quota(machine: &Machine) -> Check {
 
 /// What cannot be seen here, and what that costs. Known values need no words.
 fn sensors(state: &SystemState) -> Vec<Check> {
-    let unseen: [(&'static str, Option<&str>, &str); 6] = [
-        (
-            "utilisation",
-            state.cpu_utilisation.reason(),
-            "the load cannot be taken into account",
-        ),
+    let unseen: [(&'static str, Option<&str>, &str); 5] = [
         (
             "pressure",
             state.cpu_pressure.reason(),
@@ -291,7 +291,7 @@ fn table(checks: &[Check]) -> String {
     }
     let count = |status| checks.iter().filter(|check| check.status == status).count();
     text += &format!(
-        "{} ok, {} warnings, {} unknown\n",
+        "ok: {}, warnings: {}, unknown: {}\n",
         count(Status::Ok),
         count(Status::Warning),
         count(Status::Unknown)
@@ -324,6 +324,15 @@ mod tests {
         assert_eq!(status(Reading::Known(Some(4.0))), Status::Ok);
         assert_eq!(status(Reading::Known(None)), Status::Ok);
         assert_eq!(status(Reading::unknown("no cgroup")), Status::Unknown);
+    }
+
+    #[test]
+    fn a_load_that_cannot_be_seen_is_not_fine() {
+        let clock = kernelwise_measure::ScriptedClock::new();
+        let nowhere = kernelwise_probe::Tree::at("/nonexistent");
+        let blind = kernelwise_probe::StateReader::new(nowhere).look(clock.now());
+        let checks = load(&kernelwise_probe::machine(), &blind, &blind);
+        assert_eq!(checks[0].status, Status::Unknown, "{checks:?}");
     }
 
     #[test]

@@ -15,10 +15,10 @@ mod watch;
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         Command::Learn => learn::run(),
-        Command::Probe(probe) if probe.watch => watch::run(&probe, args.format),
-        Command::Probe(probe) => probe::run(&probe, args.format),
-        Command::Doctor(doctor) => doctor::run(&doctor, args.format),
-        Command::Cost(cost) => cost::run(&cost, args.format),
+        Command::Probe(probe) if probe.watch => watch::run(&probe),
+        Command::Probe(probe) => probe::run(&probe),
+        Command::Doctor(doctor) => doctor::run(&doctor),
+        Command::Cost(cost) => cost::run(&cost),
         Command::Completions { shell } => generated::completions(shell),
         Command::Man => generated::man(),
     }

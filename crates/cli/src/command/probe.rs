@@ -34,7 +34,15 @@ struct Document<'a> {
     kernel: &'a Reading<String>,
     devices: Vec<Device>,
     state: &'a SystemState,
-    calibration: Reading<calibration::Document>,
+    calibration: Calibrated,
+}
+
+/// The figures, or null with the reason why there are none.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Calibrated {
+    Yes(calibration::Document),
+    No(Reading<()>),
 }
 
 #[derive(Serialize)]
@@ -44,7 +52,7 @@ struct Memory<'a> {
 }
 
 /// Shows the machine.
-pub(crate) fn run(args: &args::Probe, format: Format) -> Result<(), Failure> {
+pub(crate) fn run(args: &args::Probe) -> Result<(), Failure> {
     let clock = TscClock::new();
     let machine = kernelwise_probe::machine();
     let state = state_now(&clock);
@@ -52,7 +60,7 @@ pub(crate) fn run(args: &args::Probe, format: Format) -> Result<(), Failure> {
         .calibrate
         .then(|| run_calibration(&machine, args.budget, &clock))
         .transpose()?;
-    match format {
+    match args.format {
         Format::Json => output::json(
             "kernelwise.probe/1",
             &document(&machine, &state, calibrated.as_ref()),
@@ -102,7 +110,7 @@ fn document<'a>(
     state: &'a SystemState,
     calibrated: Option<&Calibration>,
 ) -> Document<'a> {
-    let not_asked = || Reading::unknown("not measured: ask with --calibrate");
+    let not_asked = || Calibrated::No(Reading::unknown("not measured: ask with --calibrate"));
     Document {
         kernelwise_version: env!("CARGO_PKG_VERSION"),
         fingerprint: Fingerprint::of(machine),
@@ -120,7 +128,7 @@ fn document<'a>(
         devices: vec![Device::host(machine)],
         state,
         calibration: calibrated
-            .map_or_else(not_asked, |c| Reading::Known(calibration::document(c))),
+            .map_or_else(not_asked, |c| Calibrated::Yes(calibration::document(c))),
     }
 }
 
@@ -155,11 +163,7 @@ fn machine_rows(machine: &Machine) -> Rows {
         row("signature", &cpu.signature),
         row(
             "threads",
-            format!(
-                "{} usable of {} logical",
-                machine.usable_threads(),
-                cpu.logical
-            ),
+            format!("{} usable of {}", machine.usable_threads(), cpu.logical),
         ),
         row("cores", &cpu.cores),
         row("threads per core", &cpu.threads_per_core),
@@ -219,10 +223,12 @@ fn cache_row(cache: &Cache) -> (String, String) {
 
 fn device_rows(devices: &[Device]) -> Rows {
     let describe = |device: &Device| {
-        let units = format!("{} units", device.compute_units);
         row(
             device.backend.name(),
-            format!("{}, {units}, {}", device.name, device.memory),
+            format!(
+                "{}, {} threads at once, {}",
+                device.name, device.compute_units, device.memory
+            ),
         )
     };
     devices.iter().map(describe).collect()

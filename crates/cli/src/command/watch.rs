@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use kernelwise_measure::{Clock, TscClock};
 use kernelwise_probe::{Sampler, SamplerOptions};
+use kernelwise_types::units::Nanos;
 use kernelwise_types::{Reading, SystemState};
 use serde::Serialize;
 
@@ -47,13 +49,15 @@ fn short<T: std::fmt::Display>(reading: &Reading<T>) -> String {
 }
 
 /// Shows the state until Ctrl-C, or until the count is reached.
-pub(crate) fn run(args: &args::Probe, format: Format) -> Result<(), Failure> {
+pub(crate) fn run(args: &args::Probe) -> Result<(), Failure> {
     let stop = interrupt::flag()?;
     let period = Duration::from_secs_f64(args.interval);
     let sampler = Sampler::start(SamplerOptions {
         period,
         ..SamplerOptions::default()
     })?;
+    let clock = TscClock::new();
+    let begin = clock.now();
     let mut columns: Vec<Column> = ALWAYS.to_vec();
     // The first look has no interval for its shares to cover; showing begins with the second.
     for shown in 1.. {
@@ -63,8 +67,8 @@ pub(crate) fn run(args: &args::Probe, format: Format) -> Result<(), Failure> {
             }
         }
         let state = sampler.state();
-        let elapsed_s = sampler.period().as_secs_f64() * shown as f64;
-        match format {
+        let elapsed_s = Nanos::from_u64(clock.now().saturating_sub(begin)).seconds();
+        match args.format {
             Format::Json => {
                 output::json_line(
                     "kernelwise.state/1",

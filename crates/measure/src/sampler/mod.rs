@@ -317,9 +317,11 @@ impl<'a> Sampler<'a> {
                 None => 1.0,
             };
             batch = ((batch as f64 * step).ceil() as u64).min(LARGEST_BATCH);
+            took = self.sample(lane, batch);
             // Of two trials the shorter one: a disturbed trial would make the batch too small.
-            let trials = [self.sample(lane, batch), self.sample(lane, batch)];
-            took = trials.into_iter().flatten().min();
+            if self.interrupted(started).is_none() {
+                took = took.into_iter().chain(self.sample(lane, batch)).min();
+            }
         }
         lane.batch = batch;
     }

@@ -142,6 +142,17 @@ fn the_budget_ends_the_race_before_the_next_sample() {
     assert_eq!(race.entries[0].summary_ns, None);
 }
 
+/// A long body without warm-up meets the budget while its batch is being fitted.
+#[test]
+fn the_budget_is_overrun_by_one_sample_at_most() {
+    let clock = ScriptedClock::new();
+    let sampler = Sampler::new(&clock)
+        .warm_up(0)
+        .budget(Duration::from_millis(1));
+    let race = sampler.run(vec![takes(&clock, "slow", &[1_000_000_000])]);
+    assert_eq!((race.stop, race.elapsed_ns), (Stop::Budget, 1_000_000_000));
+}
+
 #[test]
 fn cancelling_ends_the_race_within_a_sample() {
     let clock = ScriptedClock::new();

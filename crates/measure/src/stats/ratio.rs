@@ -33,7 +33,9 @@ pub struct RatioInterval {
     pub low: f64,
     /// Upper end of the interval.
     pub high: f64,
-    /// How often an interval made this way holds the true ratio: 0.9 is nine times in ten.
+    /// How often an interval made this way holds the true ratio, if rounds are independent of each
+    /// other: 0.9 is nine times in ten. Noise that lasts over several rounds and hits one contender only
+    /// makes it too narrow.
     pub confidence: f64,
 }
 

@@ -59,6 +59,11 @@ impl<'a> Crew<'a> {
         self.clock
     }
 
+    /// Processors in the order threads are given them; empty when threads cannot be bound.
+    pub(super) fn cpus(&self) -> &[u32] {
+        &self.cpus
+    }
+
     /// How many threads can have a processor each; `None` when threads cannot be bound at all.
     pub(super) fn capacity(&self) -> Option<usize> {
         (!self.cpus.is_empty()).then_some(self.cpus.len())
@@ -132,17 +137,15 @@ impl<'a> Crew<'a> {
                     }
                 }
             }
-            let mut samples = Vec::new();
-            for thread in threads {
-                // Only the first one has any.
-                samples.extend(
-                    thread
-                        .join()
-                        .map_err(|_| CalibrateError::Thread(io::Error::other("a loop panicked")))?,
-                );
-            }
+            // All are joined before the first failure is looked at: the scope would pass on the panic of
+            // one that was not.
+            let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+            let samples: Result<Vec<_>, _> = ended.into_iter().collect();
+            let panicked = |_| CalibrateError::Thread(io::Error::other("a loop panicked"));
+            let samples = samples.map_err(panicked)?;
             self.check_cancelled()?;
-            Ok(samples)
+            // Only the first thread has any.
+            Ok(samples.into_iter().flatten().collect())
         })
     }
 
@@ -344,6 +347,22 @@ mod tests {
         let work = || cancel.store(true, Ordering::Relaxed);
         let result = crew.sample(vec![work], FIVE);
         assert!(matches!(result, Err(CalibrateError::Cancelled)));
+    }
+
+    #[test]
+    fn panics_in_all_threads_are_one_error() {
+        let (clock, cancel) = (ScriptedClock::with_cost(1), AtomicBool::new(false));
+        let crew = Crew::new(&clock, &cancel);
+        let fail = || panic!("this panic is part of the test");
+        let until = Until {
+            deadline: 0,
+            least: 1,
+        };
+        let result = crew.sample(vec![fail; 3], until);
+        assert!(
+            matches!(result, Err(CalibrateError::Thread(_))),
+            "{result:?}"
+        );
     }
 
     #[test]

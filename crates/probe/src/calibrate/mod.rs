@@ -110,7 +110,7 @@ pub enum CalibrateError {
     #[error("calibration cancelled")]
     Cancelled,
     /// A thread for the measurement did not start or did not end well.
-    #[error("a calibration thread failed: {0}; check the limit on threads of this user")]
+    #[error("a calibration thread failed; check the limit on threads of this user")]
     Thread(#[source] io::Error),
     /// The clock showed the same time all the while.
     #[error("the clock `{clock}` does not advance: calibrate with one that does")]
@@ -192,6 +192,13 @@ pub fn calibrate(
         // What one visit overdraws the others make up for.
         let now = clock.now();
         let share = end.saturating_sub(now) / u64::from(total - done);
+        tracing::debug!(
+            step = step.name(),
+            done,
+            total,
+            share_ns = share,
+            "calibrating"
+        );
         step.visit(&mut bench, now.saturating_add(share))?;
     }
 
@@ -256,7 +263,7 @@ fn plan<'a>(
         }
     }
     for &threads in &counts {
-        match ForkJoinStep::new(threads) {
+        match ForkJoinStep::new(threads, bench.crew.cpus()) {
             Ok(step) => steps.push(Box::new(step)),
             Err(error) => skipped.push(format!("fork-join, {}: {error}", threads_text(threads))),
         }

@@ -8,6 +8,7 @@ use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use super::contest::cost;
 use super::crew::Until;
 use super::{Bench, CalibrateError, Findings, LEAST_SAMPLES, Step, threads_text};
+use crate::pin;
 
 /// Between two fork-joins the caller waits for this many pauses, 20 µs to 0.25 ms by processor: the
 /// workers are asleep again, as they are when a program calls a kernel now and then.
@@ -28,9 +29,17 @@ pub(super) struct ForkJoinStep {
 }
 
 impl ForkJoinStep {
-    /// Starts the pool. Its threads are not bound to processors, as those of a program are not.
-    pub(super) fn new(threads: u32) -> Result<Self, ThreadPoolBuildError> {
-        let builder = ThreadPoolBuilder::new().num_threads(threads as usize);
+    /// Starts the pool, its threads bound to processors like the caller: left to themselves they lie
+    /// on the caller's processor in one run and on others in the next, at a sixth of the cost.
+    pub(super) fn new(threads: u32, cpus: &[u32]) -> Result<Self, ThreadPoolBuildError> {
+        let cpus = cpus.to_vec();
+        let builder = ThreadPoolBuilder::new()
+            .num_threads(threads as usize)
+            .start_handler(move |index| {
+                let pinned = cpus.get(index).map(|cpu| pin::current_thread_to(*cpu));
+                // The binding lasts as long as the thread.
+                std::mem::forget(pinned);
+            });
         Ok(Self {
             threads,
             pool: builder.build()?,
@@ -46,6 +55,8 @@ impl Step for ForkJoinStep {
 
     fn visit(&mut self, bench: &mut Bench<'_>, deadline: u64) -> Result<(), CalibrateError> {
         let clock = bench.crew.clock();
+        let first = bench.crew.cpus().first();
+        let _caller = first.map(|cpu| pin::current_thread_to(*cpu));
         for done in 0..MOST_JOINS {
             bench.crew.check_cancelled()?;
             if done >= LEAST_SAMPLES && clock.now() >= deadline {

@@ -64,13 +64,15 @@ pub(super) fn cached_set(
         MemoryPlace::L3 => 3,
         MemoryPlace::Dram => return Err("main memory is not a cache".to_owned()),
     };
-    let nearer = level.checked_sub(1).and_then(|level| cache(machine, level));
-    let nearer = nearer.map_or(0, |cache| cache.size_bytes.0);
+    // Of the nearer level the largest counts, of this one the smallest share: threads may run on cores of
+    // several kinds.
+    let sizes = caches(machine, level - 1).map(|cache| cache.size_bytes.0);
+    let nearer = sizes.max().unwrap_or(0);
     if let Some(reason) = machine.caches.reason() {
         return Err(format!("the caches are not known: {reason}"));
     }
-    let cache = cache(machine, level).ok_or("the machine reports no such cache")?;
-    let half = share(cache, threads) / 2;
+    let shares = caches(machine, level).map(|cache| share(cache, threads));
+    let half = shares.min().ok_or("the machine reports no such cache")? / 2;
     let set = match place {
         MemoryPlace::L3 => half.min(L3_FLOOR.max(4 * nearer)),
         _ => half,
@@ -91,8 +93,13 @@ pub(super) fn cached_set(
     }
 }
 
-fn cache(machine: &Machine, level: u8) -> Option<&Cache> {
-    machine.caches.known()?.iter().find(|c| c.level == level)
+fn caches(machine: &Machine, level: u8) -> impl Iterator<Item = &Cache> {
+    let known = machine
+        .caches
+        .known()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    known.iter().filter(move |cache| cache.level == level)
 }
 
 /// What one of `threads` may count on. If it is not known who shares the cache, all do.
@@ -107,19 +114,28 @@ pub(super) fn memory_footprint(machine: &Machine, cap: Bytes) -> Result<u64, Str
     if let Some(reason) = machine.caches.reason() {
         return Err(format!("the caches are not known: {reason}"));
     }
-    let last = machine
-        .last_level_cache()
-        .ok_or("the machine reports no caches, so nothing says what would lie beyond them")?;
+    let mut caches = 0u64;
+    for cache in machine.last_level_caches() {
+        let instances = cache.instances.known().ok_or_else(|| {
+            let reason = cache.instances.reason().unwrap_or_default();
+            format!("the number of last-level caches is not known: {reason}")
+        })?;
+        let size = cache.size_bytes.0.saturating_mul(u64::from(*instances));
+        caches = caches.saturating_add(size);
+    }
+    if caches == 0 {
+        return Err(
+            "the machine reports no caches, so nothing says what would lie beyond them".to_owned(),
+        );
+    }
     let memory = machine
         .usable_memory()
         .ok_or("the amount of memory is not known")?;
-    let instances = u64::from(last.instances.known().copied().unwrap_or(1).max(1));
-    let caches = last.size_bytes.0.saturating_mul(instances);
     let allowed = cap.0.min(memory.0 / 4);
     let footprint = caches.saturating_mul(FOOTPRINT);
     if allowed < footprint {
         return Err(format!(
-            "{} may be used, less than {FOOTPRINT} times the last-level cache of {}: the figure \
+            "{} may be used, less than {FOOTPRINT} times the last-level caches of {}: the figure \
              would be the cache's",
             Bytes(allowed),
             Bytes(caches)
@@ -134,6 +150,46 @@ mod tests {
 
     use super::super::tests::{MIB, machine};
     use super::*;
+
+    /// A machine with caches of these levels, sizes and numbers of sharers.
+    fn levels(caches: &[(u8, u64, u32)]) -> Machine {
+        let sizes: Vec<_> = caches
+            .iter()
+            .map(|&(_, size, sharers)| (size, sharers))
+            .collect();
+        let mut machine = machine(&sizes);
+        if let Reading::Known(known) = &mut machine.caches {
+            for (cache, (level, ..)) in known.iter_mut().zip(caches) {
+                cache.level = *level;
+            }
+        }
+        machine
+    }
+
+    /// Two kinds of last-level cache, one of them on one die only.
+    #[test]
+    fn every_last_level_cache_is_outgrown() {
+        let mut mixed = levels(&[(1, 32 << 10, 1), (3, 96 * MIB, 8), (3, 32 * MIB, 8)]);
+        mixed.memory = Reading::Known(Bytes(8 << 30));
+        assert_eq!(memory_footprint(&mixed, Bytes(1 << 30)), Ok(256 * MIB));
+        // Of a cache per die, the number of dies must be known.
+        let caches = mixed.caches.known().cloned().unwrap_or_default();
+        let hidden = |mut cache: Cache| {
+            cache.instances = Reading::unknown("no /sys");
+            cache
+        };
+        mixed.caches = Reading::Known(caches.into_iter().map(hidden).collect());
+        let reason = memory_footprint(&mixed, Bytes(1 << 30)).unwrap_err();
+        assert!(reason.ends_with("is not known: no /sys"), "{reason}");
+    }
+
+    /// Fast cores with 2 MiB each, slow ones that share 4 MiB among four.
+    #[test]
+    fn sets_fit_the_smallest_share() {
+        let hybrid = levels(&[(1, 48 << 10, 1), (2, 4 * MIB, 4), (2, 2 * MIB, 1)]);
+        assert_eq!(cached_set(&hybrid, MemoryPlace::L2, 1), Ok(MIB));
+        assert_eq!(cached_set(&hybrid, MemoryPlace::L2, 4), Ok(MIB / 2));
+    }
 
     #[test]
     fn counts_are_powers_of_two_and_all() {

@@ -39,6 +39,7 @@ pub(super) fn machine(caches: &[(u64, u32)]) -> Machine {
         numa: Reading::unknown(untold),
         memory: Reading::Known(Bytes(64 * MIB)),
         limits: Limits {
+            affinity: Reading::unknown("test"),
             cpu_quota: Reading::Known(None),
             memory: Reading::Known(None),
         },

@@ -19,8 +19,8 @@ pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
 pub(crate) struct Processors {
     /// All that are switched on.
     pub(crate) online: Result<Vec<u32>, ReadError>,
-    /// Those of them in the affinity mask of this process.
-    pub(crate) usable: Result<Vec<u32>, ReadError>,
+    /// Those in the affinity mask of this process, some of which may be switched off.
+    mask: Result<BTreeSet<u32>, ReadError>,
 }
 
 impl Processors {
@@ -30,21 +30,36 @@ impl Processors {
                 .and_then(|info| info.processors())
                 .map_err(|_| error)
         });
-        let usable = online.clone().map(|online| match affinity(tree) {
-            Ok(mask) => online
-                .into_iter()
-                .filter(|cpu| mask.contains(cpu))
-                .collect(),
-            // Without a mask nothing forbids the others.
-            Err(_) => online,
-        });
-        Self { online, usable }
+        Self {
+            online,
+            mask: affinity(tree),
+        }
     }
 
-    /// How many this process may use; at least one, since it is running.
+    /// Those this process may use, as far as they are known; without a mask nothing forbids any.
+    pub(crate) fn usable(&self) -> Vec<u32> {
+        let online = self.online.as_deref().unwrap_or_default();
+        let forbidden = |cpu: &u32| self.mask.as_ref().is_ok_and(|mask| !mask.contains(cpu));
+        online
+            .iter()
+            .copied()
+            .filter(|cpu| !forbidden(cpu))
+            .collect()
+    }
+
+    /// How many the affinity mask allows.
+    pub(crate) fn affinity(&self) -> Reading<u32> {
+        match (&self.mask, &self.online) {
+            (Err(error), _) => Reading::unknown(error.to_string()),
+            (Ok(mask), Err(_)) => Reading::Known(mask.len() as u32),
+            (Ok(_), Ok(_)) => Reading::Known(self.usable().len() as u32),
+        }
+    }
+
+    /// How many are switched on; at least one, since this is running.
     pub(crate) fn count(&self) -> u32 {
-        match &self.usable {
-            Ok(usable) if !usable.is_empty() => usable.len() as u32,
+        match &self.online {
+            Ok(online) if !online.is_empty() => online.len() as u32,
             // This one also honours CPU quotas, so it may be low; it is never invented.
             _ => available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
         }
@@ -64,7 +79,7 @@ fn affinity(tree: &Tree) -> Result<BTreeSet<u32>, ReadError> {
     Ok(mask.into_iter().collect())
 }
 
-/// Cores and sockets among the usable processors.
+/// Cores and sockets among the processors that are switched on.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Topology {
     pub(crate) cores: Reading<u32>,
@@ -74,8 +89,8 @@ pub(crate) struct Topology {
 
 impl Topology {
     pub(crate) fn read(tree: &Tree, processors: &Processors) -> Self {
-        let usable = match &processors.usable {
-            Ok(usable) => usable,
+        let online = match &processors.online {
+            Ok(online) => online,
             Err(error) => {
                 return Self {
                     cores: Reading::unknown(error.to_string()),
@@ -85,12 +100,12 @@ impl Topology {
             }
         };
         let listed = CpuInfo::read(tree).and_then(|info| info.places());
-        let cores = cores_in_sysfs(tree, usable).or_else(|error| match &listed {
-            Ok(places) => Ok(cores_in_cpuinfo(places, usable)),
+        let cores = cores_in_sysfs(tree, online).or_else(|error| match &listed {
+            Ok(places) => Ok(cores_in_cpuinfo(places, online)),
             Err(_) => Err(error),
         });
-        let packages = packages_in_sysfs(tree, usable).or_else(|error| match &listed {
-            Ok(places) => Ok(distinct(places, usable, |place| place.package)),
+        let packages = packages_in_sysfs(tree, online).or_else(|error| match &listed {
+            Ok(places) => Ok(distinct(places, online, |place| place.package)),
             Err(_) => Err(error),
         });
         let (cores, threads_per_core) = match cores {
@@ -109,9 +124,9 @@ impl Topology {
 }
 
 /// The number of cores and the most hardware threads on one.
-fn cores_in_sysfs(tree: &Tree, usable: &[u32]) -> Result<(u32, u32), ReadError> {
+fn cores_in_sysfs(tree: &Tree, online: &[u32]) -> Result<(u32, u32), ReadError> {
     let mut cores = BTreeSet::new();
-    for cpu in usable {
+    for cpu in online {
         // The newer name says what it is; the older one is on every kernel.
         let siblings = tree
             .id_list(&format!("{CPUS}/cpu{cpu}/topology/core_cpus_list"))
@@ -127,9 +142,9 @@ fn cores_in_sysfs(tree: &Tree, usable: &[u32]) -> Result<(u32, u32), ReadError> 
     Ok((cores.len() as u32, threads as u32))
 }
 
-fn packages_in_sysfs(tree: &Tree, usable: &[u32]) -> Result<u32, ReadError> {
+fn packages_in_sysfs(tree: &Tree, online: &[u32]) -> Result<u32, ReadError> {
     let mut packages = BTreeSet::new();
-    for cpu in usable {
+    for cpu in online {
         let path = format!("{CPUS}/cpu{cpu}/topology/physical_package_id");
         let package: i64 = tree.number(&path)?;
         if package < 0 {
@@ -145,20 +160,20 @@ fn packages_in_sysfs(tree: &Tree, usable: &[u32]) -> Result<u32, ReadError> {
     Ok(packages.len() as u32)
 }
 
-fn cores_in_cpuinfo(places: &[Place], usable: &[u32]) -> (u32, u32) {
+fn cores_in_cpuinfo(places: &[Place], online: &[u32]) -> (u32, u32) {
     let core = |place: &Place| (place.package, place.core);
     let mut threads: BTreeMap<(u32, u32), u32> = BTreeMap::new();
     for place in places {
         *threads.entry(core(place)).or_default() += 1;
     }
     let threads = threads.into_values().max().unwrap_or(1);
-    (distinct(places, usable, core), threads)
+    (distinct(places, online, core), threads)
 }
 
-fn distinct<K: Ord>(places: &[Place], usable: &[u32], key: impl Fn(&Place) -> K) -> u32 {
+fn distinct<K: Ord>(places: &[Place], online: &[u32], key: impl Fn(&Place) -> K) -> u32 {
     let keys: BTreeSet<K> = places
         .iter()
-        .filter(|place| usable.contains(&place.cpu))
+        .filter(|place| online.contains(&place.cpu))
         .map(key)
         .collect();
     keys.len() as u32
@@ -209,14 +224,18 @@ mod tests {
     }
 
     #[test]
-    fn the_affinity_mask_hides_processors() {
+    fn the_affinity_mask_limits_the_process_not_the_machine() {
         let fake = hyperthreaded();
+        let affinity = || Processors::read(&fake.tree()).affinity();
+        assert!(affinity().reason().unwrap().contains("/proc/self/status"));
+        assert_eq!(Processors::read(&fake.tree()).usable().len(), 8);
         fake.write("/proc/self/status", "Name:\tx\nCpus_allowed_list:\t0-1,4\n");
-        // Processors 0 and 4 share a core; 1 is on the same socket.
-        assert_eq!(read(&fake), (3, known(2, 2, 1)));
+        assert_eq!(affinity(), Reading::Known(3));
+        assert_eq!(Processors::read(&fake.tree()).usable(), [0, 1, 4]);
+        assert_eq!(read(&fake), (8, known(4, 2, 2)));
         // A mask may name processors that are offline.
         fake.write("/sys/devices/system/cpu/online", "0\n");
-        assert_eq!(read(&fake).0, 1);
+        assert_eq!(affinity(), Reading::Known(1));
     }
 
     #[test]

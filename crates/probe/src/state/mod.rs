@@ -72,7 +72,7 @@ impl StateReader {
     }
 
     fn under(tree: Tree, hypervisor: Reading<Hypervisor>) -> Self {
-        let cpus = Processors::read(&tree).usable.unwrap_or_default();
+        let cpus = Processors::read(&tree).usable();
         Self {
             thermometers: Thermometers::find(&tree),
             throttle: ThrottleCounters::find(&tree, &cpus),

@@ -17,8 +17,10 @@ const PATH: &str = "/proc/stat";
 struct Ticks {
     /// Spent running, by this machine or, as steal, by others on the same hardware.
     busy: u64,
-    /// Idle, waiting for disks included: another task could have run.
+    /// Idle.
     idle: u64,
+    /// Waiting for disks, which is idle too: another task could have run.
+    iowait: u64,
     /// The part of `busy` that a hypervisor gave to others.
     steal: u64,
 }
@@ -110,17 +112,20 @@ impl Ticks {
         };
         (count >= 4).then(|| Self {
             busy: sum(&[user, nice, system, irq, softirq, steal]),
-            idle: sum(&[idle, iowait]),
+            idle,
+            iowait,
             steal,
         })
     }
 }
 
 /// The share of a part of the interval. Counters can step back a little (iowait is known to), which
-/// counts as standing still.
+/// counts as standing still, for each of them alone.
 fn share(before: Ticks, now: Ticks, part: impl Fn(Ticks) -> u64) -> Reading<Share> {
     let busy = now.busy.saturating_sub(before.busy);
-    let whole = busy.saturating_add(now.idle.saturating_sub(before.idle));
+    let idle = now.idle.saturating_sub(before.idle);
+    let waiting = now.iowait.saturating_sub(before.iowait);
+    let whole = busy.saturating_add(idle).saturating_add(waiting);
     match Share::of(part(now).saturating_sub(part(before)), whole) {
         Some(share) => Reading::Known(share),
         None => Reading::unknown("/proc/stat: no tick passed since the look before"),
@@ -136,6 +141,14 @@ mod tests {
         let fake = FakeTree::new();
         fake.write(PATH, text);
         Stat::read(&fake.tree())
+    }
+
+    #[test]
+    fn a_counter_that_steps_back_does_not_hide_idle_time() {
+        let before = stat("cpu 100 0 0 1000 500\n").unwrap();
+        let now = stat("cpu 101 0 0 1024 400\n").unwrap();
+        let busy = Stat::utilisation(&before, &now).known().unwrap().get();
+        assert_eq!(busy, 1.0 / 25.0);
     }
 
     #[test]

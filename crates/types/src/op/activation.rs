@@ -1,23 +1,5 @@
 //! Activation functions, element by element; the same functions are steps of an
 //! [`Elementwise`](super::Elementwise) chain.
-//!
-//! Text: `activation.gelu f32 128x768`; `activation.leaky_relu f32 128x768 slope0.01`, where 0.01 is also meant
-//! when nothing is written.
-//!
-//! Each function is counted in one fixed form, negation and absolute value as one operation each:
-//!
-//! | function | form | flops | transcendentals |
-//! |---|---|---|---|
-//! | `relu` | max(x, 0) | 1 | 0 |
-//! | `leaky_relu` | x if x > 0, else slope·x | 3 | 0 |
-//! | `sigmoid` | 1 / (1 + exp(−x)) | 3 | 1 |
-//! | `tanh` | tanh(x) | 0 | 1 |
-//! | `silu` | x / (1 + exp(−x)) | 3 | 1 |
-//! | `gelu` | 0.5·x · (1 + erf(x·√½)) | 4 | 1 |
-//! | `gelu_tanh` | 0.5·x · (1 + tanh(x·(α + β·x²))) with α = √(2/π), β = 0.044715·α | 7 | 1 |
-//! | `softplus` | max(x, 0) + log1p(exp(−\|x\|)) | 4 | 2 |
-//! | `elu` | x if x > 0, else expm1(x) | 2 | 1 |
-//! | `hard_swish` | x · min(max(x + 3, 0), 6) · ⅙ | 5 | 0 |
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -191,6 +173,24 @@ impl ActivationKind {
 }
 
 /// An activation function over a tensor.
+///
+/// Text: `activation.gelu f32 128x768`; `activation.leaky_relu f32 128x768 slope0.01`, where 0.01 is also meant
+/// when nothing is written.
+///
+/// Each function is counted in one fixed form, negation and absolute value as one operation each:
+///
+/// | function | form | flops | transcendentals |
+/// |---|---|---|---|
+/// | `relu` | max(x, 0) | 1 | 0 |
+/// | `leaky_relu` | x if x > 0, else slope·x | 3 | 0 |
+/// | `sigmoid` | 1 / (1 + exp(−x)) | 3 | 1 |
+/// | `tanh` | tanh(x) | 0 | 1 |
+/// | `silu` | x / (1 + exp(−x)) | 3 | 1 |
+/// | `gelu` | 0.5·x · (1 + erf(x·√½)) | 4 | 1 |
+/// | `gelu_tanh` | 0.5·x · (1 + tanh(x·(α + β·x²))) with α = √(2/π), β = 0.044715·α | 7 | 1 |
+/// | `softplus` | max(x, 0) + log1p(exp(−\|x\|)) | 4 | 2 |
+/// | `elu` | x if x > 0, else expm1(x) | 2 | 1 |
+/// | `hard_swish` | x · min(max(x + 3, 0), 6) · ⅙ | 5 | 0 |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Activation {
     /// The function.
@@ -328,7 +328,7 @@ mod tests {
         );
         assert_eq!(
             error("activation.relu f32 8 slope1"),
-            "activation has no use for `slope1`: remove it, or check its spelling"
+            "activation has no use for `slope1`: remove it, or check its spelling, as in `activation.gelu f32 128x768`"
         );
     }
 

@@ -1,8 +1,4 @@
 //! Convolution of images, as learning libraries mean it: a sliding dot product, the filter not flipped.
-//!
-//! Text: `conv2d f32 n32 c64 h56 w56 k64 r3 s3 stride1 pad1`, with n images of c channels, h rows and w columns
-//! (NCHW) and k filters of r x s taps; `dil2` spreads the taps, `groups32` cuts the channels into groups that do
-//! not see each other. Settings that differ by axis read `stride2x1`. Stride is 1 and padding 0 unless given.
 
 use std::fmt;
 
@@ -16,6 +12,10 @@ use crate::text::Fields;
 const NAME: &str = "conv2d";
 
 /// A convolution of images. Settings per axis are rows first.
+///
+/// Text: `conv2d f32 n32 c64 h56 w56 k64 r3 s3 stride1 pad1`, with n images of c channels, h rows and w columns
+/// (NCHW) and k filters of r x s taps; `dil2` spreads the taps, `groups32` cuts the channels into groups that do
+/// not see each other. Settings that differ by axis read `stride2x1`. Stride is 1 and padding 0 unless given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Conv2d {
     /// Images.

@@ -1,7 +1,4 @@
 //! Convolution of volumes or of films: [`Conv2d`](super::Conv2d) with a depth.
-//!
-//! Text: `conv3d f32 n1 c16 d16 h56 w56 k32 t3 r3 s3 stride1 pad1`, with d slices and filters of t x r x s taps;
-//! `dil2`, `groups4` and settings by axis (`stride1x2x2`) as in two dimensions.
 
 use std::fmt;
 
@@ -15,6 +12,9 @@ use crate::text::Fields;
 const NAME: &str = "conv3d";
 
 /// A convolution of volumes. Settings per axis are depth first, then rows, then columns.
+///
+/// Text: `conv3d f32 n1 c16 d16 h56 w56 k32 t3 r3 s3 stride1 pad1`, with d slices and filters of t x r x s taps;
+/// `dil2`, `groups4` and settings by axis (`stride1x2x2`) as in two dimensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Conv3d {
     /// Volumes.

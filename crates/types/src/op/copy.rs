@@ -1,7 +1,4 @@
 //! Copies: as it is, or into rows of another length.
-//!
-//! Text: `copy f32 1024x1024`; `reshape f32 4x6 to=8x3`. A reshape that is a mere view of the same memory costs nothing and
-//! needs no kernel; what is counted here is the one that has to move its elements.
 
 use std::fmt;
 
@@ -14,6 +11,8 @@ const COPY: &str = "copy";
 const RESHAPE: &str = "reshape";
 
 /// A copy of a tensor.
+///
+/// Text: `copy f32 1024x1024`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TensorCopy {
     /// The shape of both.
@@ -28,6 +27,9 @@ impl TensorCopy {
 }
 
 /// A copy into another shape with as many elements, in the same order.
+///
+/// Text: `reshape f32 4x6 to=8x3`. A reshape that is a mere view of the same memory costs nothing and needs
+/// no kernel; what is counted here is the one that has to move its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Reshape {
     /// The shape of the input.

@@ -1,8 +1,4 @@
 //! A chain of element-by-element steps in one pass: what is fused moves its operands once.
-//!
-//! Text: `elementwise.add f32 1024x1024`; steps are joined by `+`, as in `elementwise.add:row+gelu f32 128x768`. The
-//! chain starts from the first operand. A binary step takes one more: of the full shape, or after a
-//! colon `row` (a vector along the last axis, such as a bias) or `scalar` (one element).
 
 use std::fmt;
 
@@ -18,6 +14,10 @@ const NAME: &str = "elementwise";
 const OPERANDS: [&str; Steps::MAX + 1] = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
 
 /// A chain of element-by-element steps.
+///
+/// Text: `elementwise.add f32 1024x1024`; steps are joined by `+`, as in `elementwise.add:row+gelu f32 128x768`. The
+/// chain starts from the first operand. A binary step takes one more: of the full shape, or after a
+/// colon `row` (a vector along the last axis, such as a bias) or `scalar` (one element).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Elementwise {
     /// The steps, first to last.
@@ -105,6 +105,13 @@ impl Problem for Elementwise {
             .as_slice()
             .iter()
             .try_for_each(|step| step.check(dtype))?;
+        // One problem has one name, or what is learned of it would be kept in two places.
+        if let [Step::Activation(kind)] = self.steps.as_slice() {
+            return Err(WorkloadError::Illegal {
+                op: NAME,
+                detail: format!("a single activation is written activation.{}", kind.name()),
+            });
+        }
         self.operands().map(drop)
     }
 
@@ -217,8 +224,8 @@ mod tests {
             assert_eq!(parse(text).to_string(), text);
         }
         assert_eq!(
-            parse("elementwise.leaky_relu f32 4").to_string(),
-            "elementwise.leaky_relu:0.01 f32 4"
+            parse("elementwise.neg+leaky_relu f32 4").to_string(),
+            "elementwise.neg+leaky_relu:0.01 f32 4"
         );
     }
 
@@ -273,6 +280,10 @@ mod tests {
         assert_eq!(
             error("elementwise.neg+neg+neg+neg+neg+neg+neg+neg+neg f32 8"),
             "elementwise: a chain has 1 to 8 steps, not 9: split it"
+        );
+        assert_eq!(
+            error("elementwise.leaky_relu:0.2 f32 8"),
+            "elementwise: a single activation is written activation.leaky_relu"
         );
         assert_eq!(
             error("elementwise.add:row f32 8"),

@@ -1,8 +1,4 @@
 //! Fourier transforms of rows along the last axis.
-//!
-//! Text: `fft complex64 64x1024`, `fft.inverse complex64 64x1024`; `fft.real f32 64x1024` takes n real numbers to n/2 + 1
-//! complex ones, for the others mirror them, and `fft.inverse_real f32 64x1024` takes those back. The shape is that of
-//! the longer side, so that the length is known when coming back.
 
 use std::fmt;
 
@@ -36,6 +32,10 @@ impl FftKind {
 }
 
 /// A Fourier transform of rows.
+///
+/// Text: `fft complex64 64x1024`, `fft.inverse complex64 64x1024`; `fft.real f32 64x1024` takes n real numbers to n/2 + 1
+/// complex ones, for the others mirror them, and `fft.inverse_real f32 64x1024` takes those back. The shape is that of
+/// the longer side, so that the length is known when coming back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fft {
     /// Direction, and whether one side is real.

@@ -1,6 +1,4 @@
 //! Gather: slices of a table, picked by index along one axis, as an embedding does.
-//!
-//! Text: `gather f32 50000x768 axis0 idx4096` picks 4096 slices; `index=i32` says that the indices are not i64.
 
 use std::fmt;
 
@@ -54,6 +52,8 @@ impl IndexType {
 }
 
 /// Slices picked by index.
+///
+/// Text: `gather f32 50000x768 axis0 idx4096` picks 4096 slices; `index=i32` says that the indices are not i64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Gather {
     /// The shape of the table.
@@ -192,7 +192,7 @@ mod tests {
         );
         assert_eq!(
             error("gather.rows f32 5x3 axis1 idx7"),
-            "gather has no use for `.rows`: remove it, or check its spelling"
+            "gather has no use for `.rows`: remove it, or check its spelling, as in `gather f32 50000x768 axis0 idx4096`"
         );
         let shape = |text: &str| text.parse::<Shape>().unwrap();
         let infer = |table, indices, axis| {

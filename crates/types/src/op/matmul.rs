@@ -1,7 +1,4 @@
 //! Matrix product `out = op(a) · op(b)`, batched, each side optionally stored transposed.
-//!
-//! Text: `matmul f32 MxKxN`, the inner dimension in the middle as in (M x K)(K x N); with a batch
-//! `BxMxKxN`; flags `ta` and `tb` say that the side is stored transposed (`a` as K x M, `b` as N x K).
 
 use std::fmt;
 
@@ -13,6 +10,9 @@ use crate::text::Fields;
 const NAME: &str = "matmul";
 
 /// A batched matrix product.
+///
+/// Text: `matmul f32 MxKxN`, the inner dimension in the middle as in (M x K)(K x N); with a batch
+/// `BxMxKxN`; flags `ta` and `tb` say that the side is stored transposed (`a` as K x M, `b` as N x K).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Matmul {
     /// Independent products; 1 for a single one.

@@ -303,7 +303,7 @@ pub enum WorkloadError {
         text: String,
     },
     /// The first word names no operation.
-    #[error("unknown operation `{word}`{}", crate::text::hint(.word, Operation::NAMES.iter().copied()))]
+    #[error("unknown operation `{word}`{}", operation_hint(.word))]
     UnknownOperation {
         /// The word.
         word: String,
@@ -350,7 +350,7 @@ pub enum WorkloadError {
         expected: &'static str,
     },
     /// A field the operation does not know, or knows only once.
-    #[error("{op} has no use for `{word}`: remove it, or check its spelling")]
+    #[error("{op} has no use for `{word}`: remove it, or check its spelling{}", example(.op, .word))]
     UnexpectedField {
         /// The operation.
         op: &'static str,
@@ -402,6 +402,36 @@ fn unknown_variant(op: &str, word: &str, known: &[&'static str]) -> String {
             "{op} has no variant `{word}`{}",
             crate::text::hint(word, words())
         ),
+    }
+}
+
+/// What a word that names no operation may have meant: another library's name, a variant without its
+/// operation, or a slip of the keyboard.
+fn operation_hint(word: &str) -> String {
+    const ELSEWHERE: &[(&str, &str)] = &[
+        ("gemm", "matmul"),
+        ("conv", "conv2d"),
+        ("pool", "pool2d.max"),
+        ("layernorm", "norm.layer"),
+        ("rmsnorm", "norm.rms"),
+        ("batchnorm", "norm.batch"),
+        ("argsort", "sort.arg"),
+        ("cumsum", "scan.sum"),
+    ];
+    let word = word.to_ascii_lowercase();
+    let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == word);
+    let qualified = match elsewhere {
+        Some((_, ours)) => Some((*ours).to_owned()),
+        None if ActivationKind::named(&word).is_some() => Some(format!("activation.{word}")),
+        None if Unary::is_word(&word) || Binary::is_word(&word) => {
+            Some(format!("elementwise.{word}"))
+        }
+        None if ReduceKind::is_word(&word) => Some(format!("reduce.{word}")),
+        None => None,
+    };
+    match qualified {
+        Some(ours) => format!("; did you mean `{ours}`?"),
+        None => crate::text::hint(&word, Operation::NAMES.iter().copied()),
     }
 }
 

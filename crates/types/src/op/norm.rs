@@ -1,17 +1,4 @@
 //! Normalisation: layer and RMS along the last axis, batch along all but the channels.
-//!
-//! Text: `norm.layer f32 128x768`, `norm.rms f32 128x768`, `norm.batch f32 32x64x56x56`, where the channels are axis 1;
-//! `norm.batch … infer` takes mean and variance as they were learned instead of computing them. The small
-//! number that keeps the root away from zero is 1e-5 in all of them.
-//!
-//! Counts per group of n elements that share their statistics (a row, or a channel), by the two-pass
-//! formula: the mean first, then the variance from the differences, which are kept:
-//!
-//! | kind | statistics | root | result | total |
-//! |---|---|---|---|---|
-//! | layer, batch | mean n, differences n, variance 2n | add, root, reciprocal | 3 each: two products, a sum | 7n + 3 |
-//! | rms | mean square 2n | add, root, reciprocal | 2 each: two products | 4n + 3 |
-//! | batch, `infer` | none | add, root, reciprocal | 4 each: difference, two products, sum | 4n + 3 |
 
 use std::fmt;
 
@@ -37,6 +24,19 @@ variants! {
 }
 
 /// A normalisation.
+///
+/// Text: `norm.layer f32 128x768`, `norm.rms f32 128x768`, `norm.batch f32 32x64x56x56`, where the channels are axis 1;
+/// `norm.batch … infer` takes mean and variance as they were learned instead of computing them. The small
+/// number that keeps the root away from zero is 1e-5 in all of them.
+///
+/// Counts per group of n elements that share their statistics (a row, or a channel), by the two-pass
+/// formula: the mean first, then the variance from the differences, which are kept:
+///
+/// | kind | statistics | root | result | total |
+/// |---|---|---|---|---|
+/// | layer, batch | mean n, differences n, variance 2n | add, root, reciprocal | 3 each: two products, a sum | 7n + 3 |
+/// | rms | mean square 2n | add, root, reciprocal | 2 each: two products | 4n + 3 |
+/// | batch, `infer` | none | add, root, reciprocal | 4 each: difference, two products, sum | 4n + 3 |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Norm {
     /// Which elements are normalised together.

@@ -1,7 +1,4 @@
 //! Pooling of images: the maximum or the mean of each window, channel by channel.
-//!
-//! Text: `pool2d.max f32 n32 c64 h56 w56 r2 s2 stride2 pad0`, or `pool2d.avg`; r x s is the window. Stride is 1
-//! and padding 0 unless given. Padding is never the maximum and counts as zeros in the mean.
 
 use std::fmt;
 
@@ -25,6 +22,9 @@ variants! {
 }
 
 /// A pooling of images. Settings per axis are rows first.
+///
+/// Text: `pool2d.max f32 n32 c64 h56 w56 r2 s2 stride2 pad0`, or `pool2d.avg`; r x s is the window. Stride is 1
+/// and padding 0 unless given. Padding is never the maximum and counts as zeros in the mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pool2d {
     /// What is made of a window.

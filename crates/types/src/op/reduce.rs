@@ -1,7 +1,4 @@
 //! Reduction: one element for each row over some or all axes.
-//!
-//! Text: `reduce.sum f32 1024x1024 axes1`, `reduce.max f32 8x16x32 axes0,2`; without `axes` all are reduced. Reduced axes
-//! disappear from the result.
 
 use std::fmt;
 
@@ -79,6 +76,9 @@ impl fmt::Debug for Axes {
 }
 
 /// A reduction.
+///
+/// Text: `reduce.sum f32 1024x1024 axes1`, `reduce.max f32 8x16x32 axes0,2`; without `axes` all are reduced. Reduced axes
+/// disappear from the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Reduce {
     /// What is made of the elements of a row.

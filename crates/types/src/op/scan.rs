@@ -1,7 +1,4 @@
 //! Scan: the running sum, product, maximum or minimum along one axis.
-//!
-//! Text: `scan.sum f32 8x1024 axis1`; `exclusive` leaves the element at its own place out, `reverse` runs from
-//! the end. Without `axis` the last is meant.
 
 use std::fmt;
 
@@ -29,6 +26,9 @@ variants! {
 }
 
 /// A scan along one axis.
+///
+/// Text: `scan.sum f32 8x1024 axis1`; `exclusive` leaves the element at its own place out, `reverse` runs from
+/// the end. Without `axis` the last is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Scan {
     /// How elements are joined.

@@ -1,9 +1,4 @@
 //! Scatter: slices put into, or joined to, the places of a destination that indices name.
-//!
-//! Text: `scatter.add f32 50000x768 axis0 idx4096` adds 4096 slices to a table; `assign`, `max` and `min` likewise;
-//! `index=i32` says that the indices are not i64. The destination is updated in place: it is the output, and what
-//! it holds before the call is part of the problem. Counts take the indices to be different; where they are not,
-//! several updates meet in one place.
 
 use std::fmt;
 
@@ -32,6 +27,11 @@ variants! {
 }
 
 /// Slices put where indices say.
+///
+/// Text: `scatter.add f32 50000x768 axis0 idx4096` adds 4096 slices to a table; `assign`, `max` and `min` likewise;
+/// `index=i32` says that the indices are not i64. The destination is updated in place: it is the output, and what
+/// it holds before the call is part of the problem. Counts take the indices to be different; where they are not,
+/// several updates meet in one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Scatter {
     /// How an update meets what is there.

@@ -1,6 +1,4 @@
 //! Softmax along one axis, or its logarithm.
-//!
-//! Text: `softmax f32 128x1024`, `softmax.log f32 128x1024`; `axis0` names another axis than the last.
 
 use std::fmt;
 
@@ -24,6 +22,8 @@ variants! {
 }
 
 /// A softmax along one axis.
+///
+/// Text: `softmax f32 128x1024`, `softmax.log f32 128x1024`; `axis0` names another axis than the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Softmax {
     /// What comes out.

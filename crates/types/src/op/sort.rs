@@ -1,8 +1,4 @@
 //! Sorting of rows along one axis: keys alone, keys with values, or the order as indices.
-//!
-//! Text: `sort u32 8x1000`; `sort.pairs u32 8x1000 values=f32` carries a value with each key, `sort.arg` gives indices
-//! (i64) instead of keys. `axis0` names another axis than the last, `desc` puts the largest first, `stable`
-//! keeps equal keys in their order. Floats are sorted by their total order.
 
 use std::fmt;
 
@@ -26,6 +22,10 @@ pub enum SortKind {
 }
 
 /// A sort of rows.
+///
+/// Text: `sort u32 8x1000`; `sort.pairs u32 8x1000 values=f32` carries a value with each key, `sort.arg` gives indices
+/// (i64) instead of keys. `axis0` names another axis than the last, `desc` puts the largest first, `stable`
+/// keeps equal keys in their order. Floats are sorted by their total order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sort {
     /// What goes in and out.

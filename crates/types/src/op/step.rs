@@ -1,25 +1,4 @@
 //! The steps of an element-wise chain: what each takes, where it is defined and what it costs.
-//!
-//! Work per element, counted in one fixed form each; a complex function by its real parts:
-//!
-//! | step | real | complex z = x + iy |
-//! |---|---|---|
-//! | `neg` | 1 | 2 |
-//! | `abs` | 1 | not defined: the result is real |
-//! | `sqrt` | 1 | 11: √((\|z\| ± x)/2) with the sign of y |
-//! | `recip` | 1 | 6: conj(z) / (x² + y²) |
-//! | `exp` | 1 transcendental | 2 and 3 transcendentals: exp(x)·(cos y, sin y) |
-//! | `log` | 1 transcendental | 4 and 2 transcendentals: ½·log(x² + y²), atan2(y, x) |
-//! | `sin` | 1 transcendental | 2 and 4 transcendentals: sin x·cosh y, cos x·sinh y |
-//! | `cos` | 1 transcendental | 3 and 4 transcendentals: cos x·cosh y, −sin x·sinh y |
-//! | `square` | 1 | 6, a product |
-//! | `add`, `sub` | 1 | 2 |
-//! | `mul` | 1 | 6 |
-//! | `div` | 1 | 11: a product with the conjugate, the norm, two divisions |
-//! | `min`, `max` | 1 | not defined |
-//! | `pow` | 1 transcendental | not defined |
-//!
-//! Activation functions cost what their own table says.
 
 use std::fmt;
 
@@ -87,6 +66,27 @@ variants! {
 }
 
 /// One step of a chain.
+///
+/// Work per element, counted in one fixed form each; a complex function by its real parts:
+///
+/// | step | real | complex z = x + iy |
+/// |---|---|---|
+/// | `neg` | 1 | 2 |
+/// | `abs` | 1 | not defined: the result is real |
+/// | `sqrt` | 1 | 11: √((\|z\| ± x)/2) with the sign of y |
+/// | `recip` | 1 | 6: conj(z) / (x² + y²) |
+/// | `exp` | 1 transcendental | 2 and 3 transcendentals: exp(x)·(cos y, sin y) |
+/// | `log` | 1 transcendental | 4 and 2 transcendentals: ½·log(x² + y²), atan2(y, x) |
+/// | `sin` | 1 transcendental | 2 and 4 transcendentals: sin x·cosh y, cos x·sinh y |
+/// | `cos` | 1 transcendental | 3 and 4 transcendentals: cos x·cosh y, −sin x·sinh y |
+/// | `square` | 1 | 6, a product |
+/// | `add`, `sub` | 1 | 2 |
+/// | `mul` | 1 | 6 |
+/// | `div` | 1 | 11: a product with the conjugate, the norm, two divisions |
+/// | `min`, `max` | 1 | not defined |
+/// | `pow` | 1 transcendental | not defined |
+///
+/// Activation functions cost what their own table says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Nothing but the result so far.

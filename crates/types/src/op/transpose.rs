@@ -1,6 +1,4 @@
 //! Transpose: the same elements with their axes in another order.
-//!
-//! Text: `transpose f32 1024x2048 perm1,0`; axis i of the result is axis `perm[i]` of the input.
 
 use std::fmt;
 
@@ -56,6 +54,8 @@ impl fmt::Debug for Permutation {
 }
 
 /// A permutation of axes.
+///
+/// Text: `transpose f32 1024x2048 perm1,0`; axis i of the result is axis `perm[i]` of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Transpose {
     /// The shape of the input.

@@ -24,6 +24,12 @@ macro_rules! variants {
                 match self { $(Self::$member => $word,)* }
             }
 
+            /// Whether the word is one of them.
+            #[allow(dead_code)] // asked of some enums only
+            pub(super) fn is_word(word: &str) -> bool {
+                Self::WORDS.contains(&word)
+            }
+
             /// Reads the word, or says which ones `op` knows.
             fn parse(op: &'static str, word: &str) -> Result<Self, $crate::op::WorkloadError> {
                 let position = Self::WORDS.iter().position(|known| *known == word);
