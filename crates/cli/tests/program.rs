@@ -171,10 +171,11 @@ fn a_busy_thread_shows_in_the_watch() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     assert_eq!(looks.len(), 3);
-    let processors = std::thread::available_parallelism().unwrap().get() as f64;
     for look in &looks {
         assert_eq!(look["schema"], "kernelwise.state/1");
         let utilisation = &look["state"]["cpu_utilisation_share"];
+        let each = &look["state"]["per_cpu_utilisation_share"]["value"];
+        let processors = each.as_array().map_or(1, Vec::len) as f64;
         match utilisation["value"].as_f64() {
             Some(share) => assert!(share >= 0.5 / processors, "one busy thread, yet {share}"),
             None => kernelwise_testing::skip("proc", &utilisation["reason"].to_string()),
@@ -278,11 +279,11 @@ fn colour_is_for_those_who_want_it() {
     };
     assert!(text(&forced("UNRELATED").unwrap().stdout).contains("\u{1b}["));
     assert!(!answer(&["doctor"]).contains("\u{1b}["), "not a terminal");
-    let plain = kernelwise(&["doctor"])
-        .env("NO_COLOR", "1")
-        .output()
-        .unwrap();
-    assert!(!text(&plain.stdout).contains("\u{1b}["));
+    let refused = forced("NO_COLOR").unwrap();
+    assert!(
+        !text(&refused.stdout).contains("\u{1b}["),
+        "NO_COLOR is the last word"
+    );
 }
 
 #[test]
@@ -332,6 +333,11 @@ fn wrong_words_are_exit_code_2_and_named() {
             "possible values: table, json",
         ),
         (&["completions", "tcsh"], "possible values"),
+        (&["probe", "--watch", "--count", "0"], "0 is not in 1.."),
+        (
+            &["man", "--format", "json"],
+            "unexpected argument '--format'",
+        ),
     ] {
         let output = run(words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");

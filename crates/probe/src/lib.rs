@@ -73,6 +73,6 @@ mod tree;
 
 pub use load::LoadNow;
 pub use machine::machine;
-pub use sampler::{MIN_PERIOD, Sampler, SamplerError, SamplerOptions};
+pub use sampler::{Look, MIN_PERIOD, Sampler, SamplerError, SamplerOptions};
 pub use state::StateReader;
 pub use tree::Tree;

@@ -66,7 +66,7 @@ pub enum SamplerError {
 /// let load = sampler.load();
 /// println!("{:?} running", load.run_queue());
 /// // … and the rest, with reasons for what is not known.
-/// println!("{:?}", sampler.state().temperature);
+/// println!("{:?}", sampler.look().state.temperature);
 /// # Ok::<(), kernelwise_probe::SamplerError>(())
 /// ```
 #[derive(Debug)]
@@ -76,11 +76,22 @@ pub struct Sampler {
     thread: Option<JoinHandle<()>>,
 }
 
+/// One look of a sampler.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Look {
+    /// Its number; 0 is the state before the first look, in which nothing is known.
+    pub number: u64,
+    /// When it was taken, on the sampler's clock.
+    pub at_ns: u64,
+    /// What was seen.
+    pub state: SystemState,
+}
+
 /// What the thread writes and the handle reads.
 #[derive(Debug)]
 struct Published {
     load: AtomicU64,
-    state: ArcSwap<SystemState>,
+    look: ArcSwap<Look>,
     progress: Mutex<Progress>,
     /// Told when a look is done or the end is wanted.
     changed: Condvar,
@@ -98,7 +109,11 @@ impl Sampler {
         let period = options.period.max(MIN_PERIOD);
         let published = Arc::new(Published {
             load: AtomicU64::new(LoadNow::UNKNOWN.bits()),
-            state: ArcSwap::from_pointee(not_looked_yet()),
+            look: ArcSwap::from_pointee(Look {
+                number: 0,
+                at_ns: 0,
+                state: not_looked_yet(),
+            }),
             progress: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -109,8 +124,14 @@ impl Sampler {
                 // Here rather than in `start`, because the first of these clocks takes a while.
                 let clock = options.clock.unwrap_or_else(|| Arc::new(TscClock::new()));
                 let mut reader = StateReader::new(options.tree);
-                loop {
-                    writer.publish(reader.look(clock.now()));
+                for number in 1.. {
+                    let at_ns = clock.now();
+                    let state = reader.look(at_ns);
+                    writer.publish(Look {
+                        number,
+                        at_ns,
+                        state,
+                    });
                     if writer.rest(period) {
                         break;
                     }
@@ -131,8 +152,8 @@ impl Sampler {
     }
 
     /// Everything seen at the last look.
-    pub fn state(&self) -> Arc<SystemState> {
-        self.published.state.load_full()
+    pub fn look(&self) -> Arc<Look> {
+        self.published.look.load_full()
     }
 
     /// The period in force.
@@ -177,11 +198,11 @@ impl Published {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn publish(&self, state: SystemState) {
-        self.load
-            .store(LoadNow::of(&state).bits(), Ordering::Relaxed);
-        self.state.store(Arc::new(state));
-        self.lock().looks += 1;
+    fn publish(&self, look: Look) {
+        let (number, load) = (look.number, LoadNow::of(&look.state));
+        self.load.store(load.bits(), Ordering::Relaxed);
+        self.look.store(Arc::new(look));
+        self.lock().looks = number;
         self.changed.notify_all();
     }
 
@@ -290,7 +311,8 @@ mod tests {
             );
             let share = busy as f64 / 100.0;
             let near = |seen: f64| (seen - share).abs() < 1e-4;
-            let state = sampler.state();
+            let look = sampler.look();
+            let state = &look.state;
             assert!(
                 near(state.cpu_utilisation.known().unwrap().get()),
                 "{state:?}"

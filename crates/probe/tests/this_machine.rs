@@ -70,7 +70,7 @@ fn a_burning_core_is_seen() {
     };
     let sampler = Sampler::start(options).unwrap();
     let stop = AtomicBool::new(false);
-    let (highest, processors, state) = std::thread::scope(|scope| {
+    let (highest, processors, look) = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
@@ -84,16 +84,19 @@ fn a_burning_core_is_seen() {
             }
             let load = sampler.load().utilisation().map(|share| share.get());
             highest = highest.into_iter().chain(load).reduce(f64::max);
-            if let Some(each) = sampler.state().per_cpu_utilisation.known() {
+            if let Some(each) = sampler.look().state.per_cpu_utilisation.known() {
                 processors = each.len();
             }
         }
         stop.store(true, Ordering::Relaxed);
-        (highest, processors, sampler.state())
+        (highest, processors, sampler.look())
     });
     assert!(sampler.looks() >= 2, "the sampler stands still");
     let Some(highest) = highest else {
-        kernelwise_testing::skip("proc", state.cpu_utilisation.reason().unwrap_or_default());
+        kernelwise_testing::skip(
+            "proc",
+            look.state.cpu_utilisation.reason().unwrap_or_default(),
+        );
         return;
     };
     // One of the processors was busy all the time, or the machine was so full that it had to wait.

@@ -88,9 +88,38 @@ pub struct Decision {
     /// is known that it could be computed from.
     pub confidence: Option<Share>,
     /// The others that might have run, fastest first; those of unknown time come last, by name.
+    #[serde(deserialize_with = "ranked")]
     alternatives: Vec<Ranked>,
     /// Those that may not run here, and why.
     pub refused: Vec<(KernelId, Refusal)>,
+}
+
+/// The one order in which alternatives stand: by time, then by name.
+fn rank(alternatives: &mut [Ranked]) {
+    alternatives.sort_by(|a, b| {
+        let time = |ranked: &Ranked| {
+            ranked
+                .estimate
+                .time()
+                .map_or(f64::INFINITY, |time| time.get())
+        };
+        let name = |ranked: &Ranked| {
+            (
+                ranked.candidate.kernel.clone(),
+                ranked.candidate.params.clone(),
+            )
+        };
+        time(a)
+            .total_cmp(&time(b))
+            .then_with(|| name(a).cmp(&name(b)))
+    });
+}
+
+/// Reads alternatives in whatever order they were written.
+fn ranked<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Ranked>, D::Error> {
+    let mut alternatives = Vec::deserialize(deserializer)?;
+    rank(&mut alternatives);
+    Ok(alternatives)
 }
 
 impl Decision {
@@ -103,23 +132,7 @@ impl Decision {
         mut alternatives: Vec<Ranked>,
         refused: Vec<(KernelId, Refusal)>,
     ) -> Self {
-        alternatives.sort_by(|a, b| {
-            let time = |ranked: &Ranked| {
-                ranked
-                    .estimate
-                    .time()
-                    .map_or(f64::INFINITY, |time| time.get())
-            };
-            let name = |ranked: &Ranked| {
-                (
-                    ranked.candidate.kernel.clone(),
-                    ranked.candidate.params.clone(),
-                )
-            };
-            time(a)
-                .total_cmp(&time(b))
-                .then_with(|| name(a).cmp(&name(b)))
-        });
+        rank(&mut alternatives);
         Self {
             workload,
             chosen,
@@ -199,11 +212,8 @@ mod tests {
                 ranked("cpu-matmul-f32-packed", "threads=1", Some(7_000.0)),
             ],
             vec![("cpu-matmul-f64-small".parse().unwrap(), {
-                let kernel = crate::DType::F64;
-                Refusal::DType {
-                    kernel,
-                    workload: crate::DType::F32,
-                }
+                let (kernel, workload) = (vec![crate::DType::F64], vec![crate::DType::F32]);
+                Refusal::DType { kernel, workload }
             })],
         );
         assert_eq!(
@@ -220,5 +230,10 @@ mod tests {
         );
         let json = serde_json::to_string(&decision).unwrap();
         assert_eq!(serde_json::from_str::<Decision>(&json).unwrap(), decision);
+
+        let mut shuffled: serde_json::Value = serde_json::from_str(&json).unwrap();
+        shuffled["alternatives"].as_array_mut().unwrap().reverse();
+        let read: Decision = serde_json::from_value(shuffled).unwrap();
+        assert_eq!(read, decision, "alternatives are ranked on reading too");
     }
 }

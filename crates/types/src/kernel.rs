@@ -12,6 +12,7 @@ use crate::device::{Backend, UnknownBackend};
 use crate::dtype::{DType, UnknownDType};
 use crate::layout::LayoutKind;
 use crate::machine::Isa;
+use crate::op::Operation;
 use crate::units::Bytes;
 use crate::workload::Workload;
 
@@ -67,12 +68,12 @@ impl KernelId {
         self.backend
     }
 
-    /// The operation it computes.
+    /// The operation it computes: all variants of it (`reduce`), or one (`reduce.sum`).
     pub fn operation(&self) -> &str {
         self.parts()[1]
     }
 
-    /// The element types it is made for, first the one of the workload; several are joined by `_`.
+    /// The element types it is made for, as [`Workload::dtypes`] lists them; several are joined by `_`.
     pub fn dtypes(&self) -> &[DType] {
         &self.dtypes
     }
@@ -232,12 +233,12 @@ pub enum Refusal {
         workload: String,
     },
     /// It is made for another element type.
-    #[error("is made for {kernel}, not {workload}")]
+    #[error("is made for {}, not {}", names(.kernel), names(.workload))]
     DType {
-        /// Its element type.
-        kernel: DType,
-        /// That of the workload.
-        workload: DType,
+        /// Its element types.
+        kernel: Vec<DType>,
+        /// Those of the workload.
+        workload: Vec<DType>,
     },
     /// The processor lacks an instruction set.
     #[error("needs {isa}, which this processor lacks")]
@@ -289,6 +290,11 @@ pub enum Refusal {
     },
 }
 
+fn names(dtypes: &[DType]) -> String {
+    let names: Vec<_> = dtypes.iter().map(|dtype| dtype.name()).collect();
+    names.join("_")
+}
+
 impl KernelSpec {
     /// Whether this kernel may run here, or the first reason why not: what it is, then the machine,
     /// then the memory.
@@ -300,19 +306,20 @@ impl KernelSpec {
             numerics,
             workspace,
         } = *offer;
-        let (mine, theirs) = (self.id.operation(), workload.operation().name());
-        if mine != theirs {
+        let (mine, theirs) = (self.id.operation(), workload.operation());
+        // The name of a custom operation is its variant, so there it must agree as well.
+        let every_variant = mine == theirs.name() && !matches!(theirs, Operation::Custom(_));
+        if !every_variant && mine != theirs.to_string() {
             return Err(Refusal::Operation {
                 kernel: mine.to_owned(),
-                workload: theirs.to_owned(),
+                workload: theirs.to_string(),
             });
         }
-        if let Some(&dtype) = self.id.dtypes().first()
-            && dtype != workload.dtype()
-        {
+        let dtypes = workload.dtypes();
+        if self.id.dtypes() != dtypes {
             return Err(Refusal::DType {
-                kernel: dtype,
-                workload: workload.dtype(),
+                kernel: self.id.dtypes().to_vec(),
+                workload: dtypes,
             });
         }
         if self.numerics > numerics {
@@ -325,10 +332,7 @@ impl KernelSpec {
         if let Some(&missing) = needs.isa.iter().find(|needed| !isa.contains(needed)) {
             return Err(Refusal::Isa { isa: missing });
         }
-        let elements = workload
-            .outputs()
-            .first()
-            .map_or(0, |output| output.shape.elements() as u64);
+        let elements = workload.elements();
         if elements < needs.min_elements || needs.max_elements.is_some_and(|max| elements > max) {
             let (min, max) = (needs.min_elements, needs.max_elements);
             return Err(Refusal::Size {
@@ -487,6 +491,66 @@ mod tests {
             wrong.admits(&good).unwrap_err().to_string(),
             "computes conv2d, not matmul"
         );
+    }
+
+    /// The id says which variant and which element types; a kernel is never offered another.
+    #[test]
+    fn kernels_serve_what_their_id_says() {
+        let admits = |id: &str, workload: &str| {
+            let spec = KernelSpec {
+                id: id.parse().unwrap(),
+                version: 1,
+                numerics: Numerics::BitIdentical,
+                needs: Needs {
+                    min_elements: 1,
+                    ..Needs::default()
+                },
+            };
+            let offer = Offer {
+                workload: &workload.parse().unwrap(),
+                isa: &[],
+                alignment: 1,
+                numerics: Numerics::BitIdentical,
+                workspace: Bytes(0),
+            };
+            spec.admits(&offer).map_err(|refusal| refusal.to_string())
+        };
+        for (id, workload) in [
+            ("cpu-reduce-f32-any", "reduce.max f32 8"),
+            ("cpu-reduce.max-f32-x", "reduce.max f32 8"),
+            ("cpu-matmul-i8_i32-x", "matmul i8 2x2x2"),
+            (
+                "cpu-gather-f32_i32-x",
+                "gather f32 8x8 axis0 idx3 index=i32",
+            ),
+            ("cpu-custom.wave_step-f64-x", "custom.wave_step f64 512x512"),
+        ] {
+            assert_eq!(admits(id, workload), Ok(()), "{id} on {workload}");
+        }
+        for (id, workload, reason) in [
+            (
+                "cpu-reduce.sum-f32-x",
+                "reduce.max f32 8",
+                "computes reduce.sum, not reduce.max",
+            ),
+            (
+                "cpu-custom-f64-x",
+                "custom.wave_step f64 8",
+                "computes custom, not custom.wave_step",
+            ),
+            (
+                "cpu-gather-f32_i32-x",
+                "gather f32 8x8 axis0 idx3",
+                "is made for f32_i32, not f32_i64",
+            ),
+            (
+                "cpu-sort.pairs-u32_f32-x",
+                "sort.pairs u32 8 values=f64",
+                "is made for u32_f32, not u32_f64",
+            ),
+        ] {
+            assert_eq!(admits(id, workload), Err(reason.to_owned()));
+        }
     }
 
     #[test]

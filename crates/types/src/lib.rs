@@ -63,7 +63,7 @@ pub use fingerprint::{Fingerprint, InvalidFingerprint};
 pub use kernel::{InvalidKernelId, KernelId, KernelSpec, Needs, Numerics, Offer, Refusal};
 pub use layout::{Layout, LayoutError, LayoutKind};
 pub use machine::Machine;
-pub use observation::{Conditions, Observation, Outcome, TimeStats};
+pub use observation::{Conditions, InvalidStats, Observation, Outcome, TimeStats};
 pub use params::{InvalidParams, Params};
 pub use reading::Reading;
 pub use record::Record;

@@ -90,12 +90,64 @@ impl From<&SystemState> for Conditions {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(try_from = "StoredStats")]
 pub struct TimeStats {
     samples: u64,
     mean_ln: f64,
     /// Sum of squared deviations of ln t from its mean (Welford).
     squares_ln: f64,
     min_ns: Option<Nanos>,
+}
+
+/// Statistics as they are read, before it is known whether they can be such.
+#[derive(Deserialize)]
+struct StoredStats {
+    samples: u64,
+    mean_ln: f64,
+    squares_ln: f64,
+    min_ns: Option<Nanos>,
+}
+
+/// Numbers that no samples have: merged into others they would spoil them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no set of {samples} samples has these statistics: the record is damaged")]
+pub struct InvalidStats {
+    samples: u64,
+}
+
+impl TryFrom<StoredStats> for TimeStats {
+    type Error = InvalidStats;
+
+    fn try_from(stored: StoredStats) -> Result<Self, InvalidStats> {
+        let StoredStats {
+            samples,
+            mean_ln,
+            squares_ln,
+            min_ns,
+        } = stored;
+        let shortest = min_ns.map(|min| min.get().max(SHORTEST_NS).ln());
+        let possible = match (samples, shortest) {
+            (0, None) => mean_ln == 0.0 && squares_ln == 0.0,
+            // The shortest lies below the mean, up to rounding.
+            (1.., Some(shortest)) => {
+                mean_ln.is_finite()
+                    && squares_ln.is_finite()
+                    && squares_ln >= 0.0
+                    && shortest <= mean_ln + 1e-6
+            }
+            _ => false,
+        };
+        if possible {
+            Ok(Self {
+                samples,
+                mean_ln,
+                squares_ln,
+                min_ns,
+            })
+        } else {
+            Err(InvalidStats { samples })
+        }
+    }
 }
 
 /// The shortest time a sample can have: a reading of zero means shorter than the clock's tick, and
@@ -106,7 +158,7 @@ impl TimeStats {
     /// Adds one sample.
     pub fn push(&mut self, time: Nanos) {
         let y = time.get().max(SHORTEST_NS).ln();
-        self.samples += 1;
+        self.samples = self.samples.saturating_add(1);
         let before = y - self.mean_ln;
         self.mean_ln += before / self.samples as f64;
         self.squares_ln += before * (y - self.mean_ln);
@@ -118,7 +170,7 @@ impl TimeStats {
 
     /// Adds all samples of another (the parallel form of Welford's update, Chan et al. 1979).
     pub fn merge(&mut self, other: &Self) {
-        let samples = self.samples + other.samples;
+        let samples = self.samples.saturating_add(other.samples);
         if samples == 0 {
             return;
         }
@@ -190,6 +242,38 @@ mod tests {
             prop_assert!((merged.squares_ln - whole.squares_ln).abs() < 1e-6 * whole.squares_ln.max(1.0));
             prop_assert!(merged.geometric_mean().is_none_or(|mean| mean.get().is_finite()));
         }
+    }
+
+    #[test]
+    fn damaged_statistics_are_not_merged() {
+        let good: TimeStats = [90, 110].into_iter().map(Nanos::from_u64).collect();
+        let json = serde_json::to_value(good).unwrap();
+        assert_eq!(
+            serde_json::from_value::<TimeStats>(json.clone()).unwrap(),
+            good
+        );
+        let empty = serde_json::to_value(TimeStats::default()).unwrap();
+        assert!(serde_json::from_value::<TimeStats>(empty).is_ok());
+        for (field, value) in [
+            ("samples", serde_json::json!(0)),
+            ("squares_ln", serde_json::json!(-1.0)),
+            ("min_ns", serde_json::json!(null)),
+            ("min_ns", serde_json::json!(1e9)),
+        ] {
+            let mut damaged = json.clone();
+            damaged[field] = value;
+            assert!(
+                serde_json::from_value::<TimeStats>(damaged).is_err(),
+                "{field}"
+            );
+        }
+        let mut full = serde_json::from_str::<TimeStats>(
+            r#"{"samples":18446744073709551615,"mean_ln":1.0,"squares_ln":0.0,"min_ns":1.0}"#,
+        )
+        .unwrap();
+        full.push(Nanos::from_u64(3));
+        full.merge(&good);
+        assert_eq!(full.samples(), u64::MAX);
     }
 
     #[test]

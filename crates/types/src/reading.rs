@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 /// A value read from the machine, or the reason why there is none.
 ///
+/// A value that may be null itself does not survive JSON inside a reading: write a word for it, as
+/// [`Limits`](crate::machine::Limits) does.
+///
 /// Unknown is not zero: a virtual machine without a thermal sensor has no temperature, and a reader
 /// of the report should learn why rather than see a number nobody measured.
 ///

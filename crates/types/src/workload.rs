@@ -104,6 +104,27 @@ impl Workload {
         self.dtype
     }
 
+    /// The element types a kernel must know: that of the workload, then those of operands that have
+    /// another, each once, in order. A product of `i8` has `i8` and `i32`.
+    pub fn dtypes(&self) -> Vec<DType> {
+        let mut dtypes = vec![self.dtype];
+        for operand in self.inputs().iter().chain(self.outputs()) {
+            if !dtypes.contains(&operand.dtype) {
+                dtypes.push(operand.dtype);
+            }
+        }
+        dtypes
+    }
+
+    /// Elements of the first output, or of the size that a custom operation is kept under.
+    pub fn elements(&self) -> u64 {
+        match (&self.operation, self.outputs().first()) {
+            (Operation::Custom(custom), _) => custom.shape.elements() as u64,
+            (_, Some(output)) => output.shape.elements() as u64,
+            (_, None) => 0,
+        }
+    }
+
     /// How the operands lie in memory: the least convenient of them counts.
     pub fn layout(&self) -> LayoutKind {
         self.layout
@@ -169,11 +190,8 @@ impl Hash for Workload {
 
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let problem = self.operation.problem();
-        f.write_str(problem.name())?;
-        problem.write_variant(f)?;
-        write!(f, " {}", self.dtype)?;
-        problem.write_fields(f)?;
+        write!(f, "{} {}", self.operation, self.dtype)?;
+        self.operation.problem().write_fields(f)?;
         match self.layout {
             LayoutKind::Contiguous => Ok(()),
             other => write!(f, " layout={}", other.name()),
@@ -235,5 +253,46 @@ impl TryFrom<String> for Workload {
 impl From<Workload> for String {
     fn from(workload: Workload) -> Self {
         workload.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn everything_that_changes_the_answer_is_in_the_key() {
+        let texts = [
+            "matmul f32 64x64x64",
+            "matmul f32 64x64x65",
+            "matmul f64 64x64x64",
+            "matmul f32 64x64x64 ta",
+            "matmul f32 64x64x64 tb",
+            "matmul f32 64x64x64 layout=strided",
+            "conv2d f32 n1 c8 h8 w8 k8 r3 s3 stride1 pad1",
+            "conv2d f32 n1 c8 h8 w8 k8 r3 s3 stride1 pad1 groups8",
+            "reduce.sum f32 64x64",
+            "reduce.max f32 64x64",
+        ];
+        let keys: HashSet<Workload> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        assert_eq!(keys.len(), texts.len());
+        // The same problem, however it is put, has one key.
+        let again: Workload = "matmul f32 64x64x64 layout=contiguous".parse().unwrap();
+        assert!(keys.contains(&again));
+    }
+
+    #[test]
+    fn element_types_and_size_are_those_of_the_operands() {
+        let of = |text: &str| text.parse::<Workload>().unwrap();
+        assert_eq!(of("matmul i8 2x3x4").dtypes(), [DType::I8, DType::I32]);
+        assert_eq!(
+            of("reduce.argmax f32 8x9 axes1").dtypes(),
+            [DType::F32, DType::I64]
+        );
+        assert_eq!(of("copy bool 4").dtypes(), [DType::Bool]);
+        assert_eq!(of("matmul f32 2x3x4").elements(), 8);
+        assert_eq!(of("custom.mine f32 5x5").elements(), 25);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use kernelwise_measure::selfcheck::null_comparison;
-use kernelwise_measure::{ClockFacts, Indifference, Sampler, TscClock, Warning};
+use kernelwise_measure::{Clock, ClockFacts, Indifference, Sampler, TscClock, Warning};
 use kernelwise_probe::pin;
 use kernelwise_types::machine::Hypervisor;
 use kernelwise_types::{Machine, Reading, SystemState};
@@ -76,9 +76,10 @@ impl Check {
 pub(crate) fn run(args: &args::Doctor) -> Result<(), Failure> {
     let clock = TscClock::new();
     let machine = kernelwise_probe::machine();
-    let before = state_now(&clock);
+    // One reader for both looks: the shares of the second then cover the self-check.
+    let (mut reader, before) = state_now(&clock);
     let instrument = instrument(&clock, args.seed);
-    let after = state_now(&clock);
+    let after = reader.look(clock.now());
 
     let mut checks = vec![
         build(),
@@ -164,7 +165,7 @@ fn pinning() -> Check {
 }
 
 fn load(machine: &Machine, before: &SystemState, after: &SystemState) -> Vec<Check> {
-    let warnings = Warning::from_states(before, after, 1, machine.usable_threads());
+    let warnings = Warning::from_states(before, after, 1, machine.cpu.logical);
     let unseen = (after.cpu_utilisation.reason(), after.cpu_pressure.reason());
     if let (true, (Some(reason), Some(_))) = (warnings.is_empty(), unseen) {
         let advice = "the load cannot be taken into account: see to it that nothing else runs";

@@ -55,7 +55,7 @@ struct Memory<'a> {
 pub(crate) fn run(args: &args::Probe) -> Result<(), Failure> {
     let clock = TscClock::new();
     let machine = kernelwise_probe::machine();
-    let state = state_now(&clock);
+    let (_, state) = state_now(&clock);
     let calibrated = args
         .calibrate
         .then(|| run_calibration(&machine, args.budget, &clock))
@@ -69,12 +69,13 @@ pub(crate) fn run(args: &args::Probe) -> Result<(), Failure> {
     }
 }
 
-/// Two looks, so that there is an interval for shares to cover.
-pub(super) fn state_now(clock: &dyn Clock) -> SystemState {
+/// Two looks, so that there is an interval for shares to cover. The reader may look on.
+pub(super) fn state_now(clock: &dyn Clock) -> (StateReader, SystemState) {
     let mut reader = StateReader::new(Tree::system());
     reader.look(clock.now());
     thread::sleep(BETWEEN_LOOKS);
-    reader.look(clock.now())
+    let state = reader.look(clock.now());
+    (reader, state)
 }
 
 fn run_calibration(

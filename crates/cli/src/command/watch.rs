@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use kernelwise_measure::{Clock, TscClock};
 use kernelwise_probe::{Sampler, SamplerOptions};
 use kernelwise_types::units::Nanos;
 use kernelwise_types::{Reading, SystemState};
@@ -17,7 +16,7 @@ use crate::{interrupt, output};
 const PATIENCE: Duration = Duration::from_millis(100);
 
 #[derive(Serialize)]
-struct Look<'a> {
+struct Row<'a> {
     look: u64,
     elapsed_s: f64,
     state: &'a SystemState,
@@ -48,45 +47,48 @@ fn short<T: std::fmt::Display>(reading: &Reading<T>) -> String {
     reading.known().map_or("?".to_owned(), T::to_string)
 }
 
-/// Shows the state until Ctrl-C, or until the count is reached.
+/// Shows the state until Ctrl-C, or until the count is reached. A reader that is slower than the
+/// looks misses some; each row says which look it shows.
 pub(crate) fn run(args: &args::Probe) -> Result<(), Failure> {
     let stop = interrupt::flag()?;
-    let period = Duration::from_secs_f64(args.interval);
     let sampler = Sampler::start(SamplerOptions {
-        period,
+        period: Duration::from_secs_f64(args.interval),
         ..SamplerOptions::default()
     })?;
-    let clock = TscClock::new();
-    let begin = clock.now();
     let mut columns: Vec<Column> = ALWAYS.to_vec();
-    // The first look has no interval for its shares to cover; showing begins with the second.
-    for shown in 1.. {
-        while !sampler.wait_for_looks(shown + 1, PATIENCE) {
-            if stop.load(Ordering::Relaxed) {
-                return Err(Failure::Interrupted);
-            }
+    let next = |number| loop {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Failure::Interrupted);
         }
-        let state = sampler.state();
-        let elapsed_s = Nanos::from_u64(clock.now().saturating_sub(begin)).seconds();
+        if sampler.wait_for_looks(number, PATIENCE) {
+            return Ok(sampler.look());
+        }
+    };
+    // The first look has no interval for its shares to cover; showing begins with the one after it.
+    let first = next(1)?;
+    let mut number = first.number;
+    for shown in 1.. {
+        let look = next(number + 1)?;
+        number = look.number;
+        let elapsed_s = Nanos::from_u64(look.at_ns.saturating_sub(first.at_ns)).seconds();
+        let state = &look.state;
         match args.format {
             Format::Json => {
-                output::json_line(
-                    "kernelwise.state/1",
-                    &Look {
-                        look: shown,
-                        elapsed_s,
-                        state: &state,
-                    },
-                )?;
+                let row = Row {
+                    look: number,
+                    elapsed_s,
+                    state,
+                };
+                output::json_line("kernelwise.state/1", &row)?;
             }
             Format::Table => {
                 if shown == 1 {
-                    columns.extend(WHERE_KNOWN.iter().filter(|(_, value)| value(&state) != "?"));
+                    columns.extend(WHERE_KNOWN.iter().filter(|(_, value)| value(state) != "?"));
                     let headings: Vec<String> =
                         columns.iter().map(|(name, _)| (*name).to_owned()).collect();
                     output::text(&line("seconds".to_owned(), &headings))?;
                 }
-                let values: Vec<String> = columns.iter().map(|(_, value)| value(&state)).collect();
+                let values: Vec<String> = columns.iter().map(|(_, value)| value(state)).collect();
                 output::text(&line(format!("{elapsed_s:.1}"), &values))?;
             }
         }

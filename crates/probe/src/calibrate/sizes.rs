@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(footprint(&machine, 1 << 30), Ok(520 * MIB));
         assert_eq!(
             footprint(&machine, 512 * MIB).unwrap_err(),
-            "512 MiB may be used, less than 2 times the last-level cache of 260 MiB: the figure would \
+            "512 MiB may be used, less than 2 times the last-level caches of 260 MiB: the figure would \
              be the cache's"
         );
         machine.memory = Reading::Known(Bytes(1 << 30));

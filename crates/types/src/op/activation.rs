@@ -270,7 +270,7 @@ mod tests {
     fn cost_per_element_is_that_of_the_table() {
         let documented: Vec<(String, u64, u64)> = include_str!("activation.rs")
             .lines()
-            .filter_map(|line| line.strip_prefix("//! | `"))
+            .filter_map(|line| line.strip_prefix("/// | `"))
             .map(|row| {
                 let cells: Vec<&str> = row.rsplit('|').map(str::trim).collect();
                 let name = row.split('`').next().unwrap().to_owned();

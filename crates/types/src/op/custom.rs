@@ -10,7 +10,8 @@ use crate::text::Fields;
 
 const NAME: &str = "custom";
 
-/// The name of a user's operation: lower-case letters, digits, `-` and `_`, at most 32 of them.
+/// The name of a user's operation: lower-case letters, digits and `_`, at most 32 of them. A dash would
+/// end it inside a kernel id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CustomName(Arc<str>);
 
@@ -20,11 +21,11 @@ impl CustomName {
 
     /// Accepts a short identifier.
     pub fn new(name: &str) -> Result<Self, WorkloadError> {
-        let letter = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+        let letter = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_');
         let fits = (1..=Self::MAX).contains(&name.len()) && name.bytes().all(letter);
         legal(fits, NAME, || {
             format!(
-                "`{name}` is not a name: write 1 to {} of a-z, 0-9, - and _, as in custom.wave-step",
+                "`{name}` is not a name: write 1 to {} of a-z, 0-9 and _, as in custom.wave_step",
                 Self::MAX
             )
         })?;
@@ -50,7 +51,7 @@ pub struct Declared {
 
 /// An operation of the user's own.
 ///
-/// Text: `custom.wave-step f64 512x512`, with `flops89478485 read2097152 written2097152` if the counts are declared. The shape
+/// Text: `custom.wave_step f64 512x512`, with `flops89478485 read2097152 written2097152` if the counts are declared. The shape
 /// is the size under which measurements are kept; what goes in and out is the user's affair.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Custom {
@@ -69,9 +70,9 @@ impl Custom {
     /// use kernelwise_types::op::Custom;
     /// use kernelwise_types::{DType, Workload};
     ///
-    /// let step = Custom::new("wave-step", "512x512".parse()?)?;
+    /// let step = Custom::new("wave_step", "512x512".parse()?)?;
     /// let workload = Workload::new(step, DType::F64)?;
-    /// assert_eq!(workload.to_string(), "custom.wave-step f64 512x512");
+    /// assert_eq!(workload.to_string(), "custom.wave_step f64 512x512");
     /// assert_eq!(workload.cost(), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -176,7 +177,7 @@ mod tests {
 
     #[test]
     fn cost_is_what_was_declared_or_unknown() {
-        let text = "custom.wave-step f64 512x512 flops89478485 read2097152 written1048576";
+        let text = "custom.wave_step f64 512x512 flops89478485 read2097152 written1048576";
         let w: Workload = text.parse().unwrap();
         let cost = w.cost().unwrap();
         assert_eq!(cost.flops.0, 89_478_485);
@@ -198,7 +199,7 @@ mod tests {
             assert_eq!(
                 error,
                 format!(
-                    "custom: `{name}` is not a name: write 1 to 32 of a-z, 0-9, - and _, as in custom.wave-step"
+                    "custom: `{name}` is not a name: write 1 to 32 of a-z, 0-9 and _, as in custom.wave_step"
                 )
             );
         }

@@ -43,7 +43,8 @@ impl Matmul {
     }
 
     /// Reads the problem off the stored shapes of `a` and `b`: matrices, or stacks of them that agree
-    /// in their leading dimensions.
+    /// in their leading dimensions, which become one batch. See the tensors in the shapes of the
+    /// operands with [`TensorView::reshaped`](crate::TensorView::reshaped).
     ///
     /// ```
     /// use kernelwise_types::{Shape, op::Matmul};

@@ -274,7 +274,15 @@ operations! {
     /// A plain copy.
     TensorCopy = "copy", "copy f32 1024x1024";
     /// A user's own operation.
-    Custom = "custom", "custom.wave-step f64 512x512";
+    Custom = "custom", "custom.wave_step f64 512x512";
+}
+
+/// Writes the name with its variant, as it begins a workload text: `matmul`, `reduce.sum`.
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        self.problem().write_variant(f)
+    }
 }
 
 impl Operation {

@@ -92,12 +92,12 @@ pub enum ViewError {
         /// Elements in the slice.
         length: usize,
     },
-    /// A slice that does not hold exactly the elements of a shape without gaps.
-    #[error("shape {shape} has {} elements, the slice {length}", .shape.elements())]
+    /// Memory that does not hold exactly the elements of a shape without gaps.
+    #[error("shape {shape} has {} elements, the memory {length}", .shape.elements())]
     Length {
         /// The shape.
         shape: Shape,
-        /// Elements in the slice.
+        /// Elements in the memory.
         length: usize,
     },
     /// Writable memory in which two indices may share an element.
@@ -274,6 +274,24 @@ impl Memory {
         1 << self.first.addr().trailing_zeros().min(12)
     }
 
+    /// The same elements in another shape, if they lie in a row and their number is the same.
+    fn reshaped(&self, shape: Shape) -> Result<Self, ViewError> {
+        let actual = *self.layout.shape();
+        if !self.layout.is_contiguous() {
+            let strides = self.layout.strides().to_vec();
+            return Err(ViewError::NotContiguous {
+                shape: actual,
+                strides,
+            });
+        }
+        if actual.elements() != shape.elements() {
+            let length = actual.elements();
+            return Err(ViewError::Length { shape, length });
+        }
+        let layout = Layout::contiguous(shape);
+        Ok(Self { layout, ..*self })
+    }
+
     fn describe(&self) -> String {
         format!("{} {}", self.dtype, self.layout.shape())
     }
@@ -379,6 +397,16 @@ impl<'a> TensorView<'a> {
         Ok(self.memory.first.cast::<T>().as_ptr())
     }
 
+    /// The same elements in another shape, such as a stack of matrices for leading dimensions that
+    /// are one batch. They must lie row by row without gaps.
+    pub fn reshaped(&self, shape: Shape) -> Result<Self, ViewError> {
+        let memory = self.memory.reshaped(shape)?;
+        Ok(Self {
+            memory,
+            borrow: PhantomData,
+        })
+    }
+
     /// The same elements with the dimensions in another order; `None` unless `order` names each once.
     pub fn permuted(&self, order: &[usize]) -> Option<Self> {
         let layout = self.memory.layout.permuted(order)?;
@@ -446,6 +474,15 @@ impl<'a> TensorViewMut<'a> {
     pub fn as_mut_ptr<T: Element>(&mut self) -> Result<*mut T, ViewError> {
         self.memory.expect::<T>()?;
         Ok(self.memory.first.cast::<T>().as_ptr())
+    }
+
+    /// The same elements in another shape, under the conditions of [`TensorView::reshaped`].
+    pub fn reshaped(self, shape: Shape) -> Result<Self, ViewError> {
+        let memory = self.memory.reshaped(shape)?;
+        Ok(Self {
+            memory,
+            borrow: PhantomData,
+        })
     }
 
     /// The same tensor for reading, while nobody writes.
@@ -594,6 +631,28 @@ mod tests {
             Err(ViewError::NotContiguous { .. })
         ));
         assert!(view.permuted(&[1, 1]).is_none());
+    }
+
+    /// Leading dimensions are one batch to a product; the views follow by reshaping.
+    #[test]
+    fn stacks_of_matrices_become_one_batch() {
+        let (a, b, mut out) = ([1f32; 24], [1f32; 48], [0f32; 32]);
+        let a = TensorView::contiguous(&a, shape("2x2x2x3")).unwrap();
+        let b = TensorView::contiguous(&b, shape("2x2x3x4")).unwrap();
+        let out = TensorViewMut::contiguous(&mut out, shape("2x2x2x4")).unwrap();
+        let product = crate::op::Matmul::infer(a.shape(), b.shape(), false, false).unwrap();
+        let workload = Workload::new(product, DType::F32).unwrap();
+        let [wide_a, wide_b] = [workload.inputs()[0].shape, workload.inputs()[1].shape];
+        let inputs = [a.reshaped(wide_a).unwrap(), b.reshaped(wide_b).unwrap()];
+        let out = out.reshaped(workload.outputs()[0].shape).unwrap();
+        assert!(workload.over(&inputs, &[out]).is_ok());
+        assert!(a.reshaped(shape("5x5")).is_err());
+        assert!(
+            a.permuted(&[1, 0, 2, 3])
+                .unwrap()
+                .reshaped(shape("24"))
+                .is_err()
+        );
     }
 
     #[test]

@@ -205,7 +205,7 @@ fn custom() -> impl Strategy<Value = Operation> {
         read: read.into(),
         written: written.into(),
     }));
-    ("[a-z0-9_-]{1,32}", shape(0..=4), declared).prop_map(|(name, shape, declared)| {
+    ("[a-z0-9_]{1,32}", shape(0..=4), declared).prop_map(|(name, shape, declared)| {
         let custom = Custom {
             declared,
             ..Custom::new(&name, shape).unwrap()
