@@ -40,17 +40,20 @@ fn json(words: &[&str]) -> Value {
     serde_json::from_str(&answer(&[words, &["--format", "json"]].concat())).unwrap()
 }
 
-/// Every `value` that is null has a reason beside it.
+/// Nothing is null but a `value` with a reason beside it.
 fn assert_nulls_have_reasons(value: &Value, path: &str) {
     match value {
+        Value::Null => {
+            assert!(path.ends_with(".value"), "{path} is null");
+        }
         Value::Object(fields) => {
-            if fields.get("value") == Some(&Value::Null) {
-                let reason = fields
-                    .get("reason")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default();
-                assert!(!reason.is_empty(), "{path} is null without a reason");
-            }
+            let unknown = fields.get("value") == Some(&Value::Null);
+            let reason = fields.get("reason").and_then(Value::as_str);
+            assert_eq!(
+                unknown,
+                reason.is_some_and(|reason| !reason.is_empty()),
+                "{path}: a null has a reason, and only a null"
+            );
             for (name, inner) in fields {
                 assert_nulls_have_reasons(inner, &format!("{path}.{name}"));
             }

@@ -48,7 +48,7 @@ enum Calibrated {
 #[derive(Serialize)]
 struct Memory<'a> {
     installed_bytes: &'a Reading<Bytes>,
-    usable_bytes: Option<Bytes>,
+    usable_bytes: Reading<Bytes>,
 }
 
 /// Shows the machine.
@@ -119,7 +119,10 @@ fn document<'a>(
         caches: &machine.caches,
         memory: Memory {
             installed_bytes: &machine.memory,
-            usable_bytes: machine.usable_memory(),
+            usable_bytes: machine.usable_memory().map_or(
+                Reading::unknown("neither memory nor limit is known"),
+                Reading::Known,
+            ),
         },
         numa: &machine.numa,
         limits: &machine.limits,
