@@ -51,7 +51,7 @@ pub(crate) struct Probe {
     #[arg(long, conflicts_with = "watch")]
     pub(crate) calibrate: bool,
 
-    /// Seconds the calibration may take; with fewer than four it may miss the machine's best moments
+    /// Seconds the calibration may take; with few of them it may miss the machine's best moments
     #[arg(long, value_name = "SECONDS", default_value_t = CalibrateOptions::default().budget.as_secs_f64(), value_parser = seconds, allow_negative_numbers = true, requires = "calibrate")]
     pub(crate) budget: f64,
 

@@ -22,6 +22,7 @@ use serde::Serialize;
 use crate::clock::ClockFacts;
 use crate::sampler::{Contender, Sampler, Stop};
 use crate::verdict::{Comparison, Indifference, Verdict};
+use crate::warning::Warning;
 
 /// What a rate may exceed its peak by, beside the spread of the peak itself: 5 %, since kernel and
 /// calibration may have met the machine at slightly different clocks.
@@ -36,6 +37,8 @@ pub struct NullResult {
     pub stop: Stop,
     /// The comparison; `None` if the body failed or the race ended too early for one.
     pub comparison: Option<Comparison>,
+    /// What the samples say against themselves.
+    pub warnings: Vec<Warning>,
 }
 
 impl NullResult {
@@ -89,7 +92,9 @@ pub fn null_comparison<T, E: fmt::Display>(
     let body = RefCell::new(body);
     let contender = |name| Contender::new(name, || (body.borrow_mut())());
     let race = sampler.run(vec![contender("first"), contender("second")]);
+    let doubts = |entry| Warning::from_entry(entry, &race.clock);
     NullResult {
+        warnings: race.entries.iter().flat_map(doubts).collect(),
         comparison: race.compare("first", "second", CONFIDENCE, indifference),
         clock: race.clock,
         stop: race.stop,
@@ -218,6 +223,7 @@ mod tests {
     fn a_steady_machine_ties_and_reports_its_clock() {
         let result = null(|_| 30_000);
         assert!(result.is_trustworthy());
+        assert_eq!(result.warnings, []);
         assert_eq!(
             result.to_string(),
             "null comparison: tie within 2 % (90 % interval 1.000 to 1.000)"
@@ -233,6 +239,8 @@ mod tests {
         // Durations from 30 to 60 µs in no useful order.
         let result = null(|call| 30_000 + call * 7919 % 30_011);
         assert!(!result.is_trustworthy());
+        let spreads = |warning: &Warning| matches!(warning, Warning::Spread { .. });
+        assert!(result.warnings.iter().any(spreads), "{:?}", result.warnings);
         let words = result.to_string();
         assert!(
             words.starts_with("this machine is too noisy to measure now: a body against itself is too noisy to tell (90 % interval "),

@@ -73,7 +73,7 @@ impl Indifference {
 }
 
 impl Default for Indifference {
-    /// 2 %: below it, differences between processes outweigh those between kernels.
+    /// 2 %: a guess at what nobody would change kernels for.
     fn default() -> Self {
         Self(0.02)
     }

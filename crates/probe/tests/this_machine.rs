@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kernelwise_probe::{Sampler, SamplerOptions};
+use kernelwise_probe::{Sampler, SamplerOptions, pin};
 
 #[test]
 fn the_description_is_consistent() {
@@ -102,4 +102,52 @@ fn a_burning_core_is_seen() {
     // One of the processors was busy all the time, or the machine was so full that it had to wait.
     let least = 0.5 / processors as f64;
     assert!(highest >= least, "{highest} of {processors} processors");
+}
+
+/// Waiting is not the same as load: one busy task on an idle machine keeps nobody waiting, two that share
+/// a processor always do.
+#[test]
+fn two_tasks_on_one_core_show_as_waiting() {
+    let Ok(cpus) = pin::allowed() else {
+        return kernelwise_testing::skip("pin", "threads cannot be bound to a processor here");
+    };
+    let options = SamplerOptions {
+        period: Duration::from_millis(200),
+        ..SamplerOptions::default()
+    };
+    let sampler = Sampler::start(options).unwrap();
+    let stop = AtomicBool::new(false);
+    let (highest, look) = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let _pinned = pin::current_thread_to(cpus[0]).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let mut highest: Option<f64> = None;
+        for number in 2..7 {
+            if !sampler.wait_for_looks(number, Duration::from_secs(120)) {
+                break;
+            }
+            let pressure = sampler
+                .look()
+                .state
+                .cpu_pressure
+                .known()
+                .map(|share| share.get());
+            highest = highest.into_iter().chain(pressure).reduce(f64::max);
+        }
+        stop.store(true, Ordering::Relaxed);
+        (highest, sampler.look())
+    });
+    match highest {
+        // One of the two waits nearly all the time; the rest is room for the start.
+        Some(highest) => assert!(highest > 0.5, "two tasks on one core, yet {highest}"),
+        None => {
+            let reason = look.state.cpu_pressure.reason().unwrap_or_default();
+            kernelwise_testing::skip("psi", reason);
+        }
+    }
 }

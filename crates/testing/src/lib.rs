@@ -5,7 +5,8 @@
 //! what it finds or installs.
 #![forbid(unsafe_code)]
 
-/// Names, separated by commas, of what must be there: `proc` (readable `/proc/stat`).
+/// Names, separated by commas, of what must be there: `proc` (readable `/proc/stat`), `psi` (readable
+/// `/proc/pressure`), `pin` (threads can be bound to processors).
 const REQUIRE: &str = "KERNELWISE_REQUIRE";
 
 /// Notes that a test does not run for want of `what`.

@@ -114,11 +114,6 @@ impl DType {
         matches!(self.class(), DTypeClass::Float)
     }
 
-    /// Signed or unsigned integer; truth values are not integers here.
-    pub const fn is_integer(self) -> bool {
-        matches!(self.class(), DTypeClass::Signed | DTypeClass::Unsigned)
-    }
-
     /// Complex floating point.
     pub const fn is_complex(self) -> bool {
         matches!(self.class(), DTypeClass::Complex)

@@ -157,9 +157,6 @@ impl From<Share> for f64 {
 }
 
 impl Nanos {
-    /// No time at all.
-    pub const ZERO: Self = Self(0.0);
-
     /// From whole nanoseconds.
     pub const fn from_u64(nanos: u64) -> Self {
         Self(nanos as f64)
@@ -338,7 +335,7 @@ mod tests {
         let ms = Nanos::new(1e6).unwrap();
         assert_eq!(Flops(2_000_000).per(ms).unwrap().get(), 2e9);
         assert_eq!(Bytes(4_000_000).per(ms).unwrap().get(), 4e9);
-        assert_eq!(Flops(1).per(Nanos::ZERO), None);
+        assert_eq!(Flops(1).per(Nanos::from_u64(0)), None);
         assert_eq!(Share::of(1, 0), None);
         assert_eq!(Share::of(3, 2).unwrap().get(), 1.0);
     }

@@ -81,12 +81,8 @@ pub(crate) fn run(args: &args::Doctor) -> Result<(), Failure> {
     let instrument = instrument(&clock, args.seed);
     let after = reader.look(clock.now());
 
-    let mut checks = vec![
-        build(),
-        clock_check(&ClockFacts::of(&clock)),
-        instrument,
-        pinning(),
-    ];
+    let mut checks = vec![build(), clock_check(&ClockFacts::of(&clock)), pinning()];
+    checks.extend(instrument);
     checks.extend(load(&machine, &before, &after));
     checks.push(hypervisor(&machine));
     checks.push(quota(&machine));
@@ -132,7 +128,7 @@ fn clock_check(facts: &ClockFacts) -> Check {
 }
 
 /// Races a sum of 4096 numbers against itself for at most a second, on one processor if possible.
-fn instrument(clock: &TscClock, seed: u64) -> Check {
+fn instrument(clock: &TscClock, seed: u64) -> Vec<Check> {
     let _pinned = pin::allowed().and_then(|cpus| pin::current_thread_to(cpus[0]));
     let numbers: Vec<f32> = (0..4096).map(|i| i as f32).collect();
     let sampler = Sampler::new(clock)
@@ -141,13 +137,17 @@ fn instrument(clock: &TscClock, seed: u64) -> Check {
     let null = null_comparison(&sampler, Indifference::default(), || {
         Ok::<_, std::convert::Infallible>(black_box(&numbers).iter().sum::<f32>())
     });
-    if null.is_trustworthy() {
+    let verdict = if null.is_trustworthy() {
         Check::ok("instrument", null.to_string())
     } else {
         let advice =
             "end other programs or wait, then ask again; until then believe only large differences";
         Check::warning("instrument", null.to_string(), advice)
-    }
+    };
+    let doubt = |doubt: &Warning| Check::warning("instrument", doubt.to_string(), doubt.advice());
+    std::iter::once(verdict)
+        .chain(null.warnings.iter().map(doubt))
+        .collect()
 }
 
 fn pinning() -> Check {

@@ -7,8 +7,8 @@
 //! The number that stands for a contender is its [`location`], the **lower quartile**. Interference
 //! only ever adds time, so the low samples are those that tell about the kernel: the quartile still
 //! stands when half of the samples were disturbed, where the median does not. The minimum would resist
-//! more, but nobody can say how far to trust it: an interval resampled from minima that promises 90 %
-//! holds in about 75 % of races of a kernel against itself, one from lower quartiles in 90 to 94 %.
+//! more, but nobody can say how far to trust it: resampling cannot tell how an extreme varies, so its
+//! intervals promise more than they hold.
 
 use serde::Serialize;
 

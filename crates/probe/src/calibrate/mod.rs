@@ -74,9 +74,9 @@ const PATIENCE: u32 = 1_000_000;
 /// How much a calibration may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CalibrateOptions {
-    /// Time for the whole run, 6 s by default. More samples find quieter moments; with fewer than four
-    /// seconds ceilings came out up to a tenth lower. The shortest honest set of samples takes about
-    /// two, whatever the budget.
+    /// Time for the whole run, 6 s by default. More samples find quieter moments; with one
+    /// second, L1 reads came out 4 to 8 % lower (`probe --calibrate --budget 1`, three runs against three of
+    /// 6 s on two virtual cores). The shortest honest set of samples may take longer than the budget.
     pub budget: Duration,
     /// Memory the test of main memory may use at most, 1 GiB by default; it never takes more than a
     /// quarter of what this process may use. It needs twice the last-level cache.

@@ -30,7 +30,7 @@ pub(super) struct ForkJoinStep {
 
 impl ForkJoinStep {
     /// Starts the pool, its threads bound to processors like the caller: left to themselves they lie
-    /// on the caller's processor in one run and on others in the next, at a sixth of the cost.
+    /// on the caller's processor in one run and on others in the next, and the figure follows them.
     pub(super) fn new(threads: u32, cpus: &[u32]) -> Result<Self, ThreadPoolBuildError> {
         let cpus = cpus.to_vec();
         let builder = ThreadPoolBuilder::new()
