@@ -6,7 +6,8 @@
 #![forbid(unsafe_code)]
 
 /// Names, separated by commas, of what must be there: `proc` (readable `/proc/stat`), `psi` (readable
-/// `/proc/pressure`), `pin` (threads can be bound to processors).
+/// `/proc/pressure`), `pin` (threads can be bound to processors), `large_pages` (the system offers them), `cc` (a
+/// C compiler), `openblas` and `onednn` (libraries to compare with, installed by `ci/rivals`).
 const REQUIRE: &str = "KERNELWISE_REQUIRE";
 
 /// Notes that a test does not run for want of `what`.

@@ -161,6 +161,56 @@ impl Numerics {
     }
 }
 
+/// What sets a kernel apart from a plain loop: a filter for people, a feature for models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Technique {
+    /// Slow and obvious: the answer key.
+    Reference,
+    /// One element after the other.
+    Scalar,
+    /// Vector instructions.
+    Vector,
+    /// Cut into blocks that stay in a cache.
+    Blocked,
+    /// Several steps in one pass over the data.
+    Fused,
+    /// Another way to compute the same: Winograd, Fourier, radix.
+    Algorithmic,
+    /// Another library's code.
+    Library,
+    /// A user's own.
+    Custom,
+}
+
+impl Technique {
+    /// Every technique.
+    pub const ALL: [Self; 8] = [
+        Self::Reference,
+        Self::Scalar,
+        Self::Vector,
+        Self::Blocked,
+        Self::Fused,
+        Self::Algorithmic,
+        Self::Library,
+        Self::Custom,
+    ];
+
+    /// The name as in records and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reference => "reference",
+            Self::Scalar => "scalar",
+            Self::Vector => "vector",
+            Self::Blocked => "blocked",
+            Self::Fused => "fused",
+            Self::Algorithmic => "algorithmic",
+            Self::Library => "library",
+            Self::Custom => "custom",
+        }
+    }
+}
+
 /// A kernel as the registry lists it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelSpec {
@@ -168,6 +218,8 @@ pub struct KernelSpec {
     pub id: KernelId,
     /// Counts up whenever its results or its speed may have changed; statistics are kept per version.
     pub version: u32,
+    /// What sets it apart.
+    pub technique: Technique,
     /// How exact it is.
     pub numerics: Numerics,
     /// What it needs of input and machine.
@@ -187,8 +239,6 @@ pub struct Needs {
     pub min_elements: u64,
     /// Most elements of the first output it is made for; `None` for no limit.
     pub max_elements: Option<u64>,
-    /// Scratch memory.
-    pub workspace: Bytes,
 }
 
 impl Default for Needs {
@@ -199,7 +249,6 @@ impl Default for Needs {
             alignment: 1,
             min_elements: 0,
             max_elements: None,
-            workspace: Bytes(0),
         }
     }
 }
@@ -215,8 +264,6 @@ pub struct Offer<'a> {
     pub alignment: usize,
     /// How exact the caller wants the result at the least.
     pub numerics: Numerics,
-    /// Scratch memory the caller allows.
-    pub workspace: Bytes,
 }
 
 /// Why a kernel may not run on an input.
@@ -273,12 +320,18 @@ pub enum Refusal {
         actual: u64,
     },
     /// Its results would be less exact than allowed.
-    #[error("its results are {}, the caller allows {}", .kernel.name(), .allowed.name())]
+    #[error("gives {} results, the caller allows {}", .kernel.name(), .allowed.name())]
     Numerics {
         /// What it is.
         kernel: Numerics,
         /// What is allowed.
         allowed: Numerics,
+    },
+    /// A condition of its own on the sizes does not hold.
+    #[error("{condition}")]
+    Shape {
+        /// What it needs, as a sentence that follows its name: "needs a 3x3 filter".
+        condition: String,
     },
     /// It wants more scratch memory than allowed.
     #[error("needs {needs} of workspace, {allowed} is allowed")]
@@ -304,7 +357,6 @@ impl KernelSpec {
             isa,
             alignment,
             numerics,
-            workspace,
         } = *offer;
         let (mine, theirs) = (self.id.operation(), workload.operation());
         // The name of a custom operation is its variant, so there it must agree as well.
@@ -353,12 +405,6 @@ impl KernelSpec {
                 actual: alignment,
             });
         }
-        if workspace < needs.workspace {
-            return Err(Refusal::Workspace {
-                needs: needs.workspace,
-                allowed: workspace,
-            });
-        }
         Ok(())
     }
 }
@@ -403,6 +449,7 @@ mod tests {
         let spec = KernelSpec {
             id: "cpu-matmul-f32-avx2".parse().unwrap(),
             version: 1,
+            technique: Technique::Scalar,
             numerics: Numerics::Reordered,
             needs: Needs {
                 isa: vec![Isa::Avx2],
@@ -410,7 +457,6 @@ mod tests {
                 alignment: 32,
                 min_elements: 16,
                 max_elements: Some(100),
-                workspace: Bytes(1024),
             },
         };
         let good = Offer {
@@ -418,7 +464,6 @@ mod tests {
             isa: &[Isa::Avx2],
             alignment: 64,
             numerics: Numerics::Reordered,
-            workspace: Bytes(1024),
         };
         assert_eq!(spec.admits(&good), Ok(()));
 
@@ -474,14 +519,7 @@ mod tests {
                 numerics: Numerics::BitIdentical,
                 ..good
             }),
-            "its results are reordered, the caller allows bit_identical"
-        );
-        assert_eq!(
-            reason(Offer {
-                workspace: Bytes(512),
-                ..good
-            }),
-            "needs 1 KiB of workspace, 512 B is allowed"
+            "gives reordered results, the caller allows bit_identical"
         );
         let wrong = KernelSpec {
             id: "cpu-conv2d-f32-avx2".parse().unwrap(),
@@ -500,6 +538,7 @@ mod tests {
             let spec = KernelSpec {
                 id: id.parse().unwrap(),
                 version: 1,
+                technique: Technique::Scalar,
                 numerics: Numerics::BitIdentical,
                 needs: Needs {
                     min_elements: 1,
@@ -511,7 +550,6 @@ mod tests {
                 isa: &[],
                 alignment: 1,
                 numerics: Numerics::BitIdentical,
-                workspace: Bytes(0),
             };
             spec.admits(&offer).map_err(|refusal| refusal.to_string())
         };
@@ -559,17 +597,17 @@ mod tests {
         let spec = KernelSpec {
             id,
             version: 1,
+            technique: Technique::Scalar,
             numerics: Numerics::BitIdentical,
             needs: Needs::default(),
         };
         let workload = "matmul f32 1x1x1 layout=strided".parse().unwrap();
-        let (isa, workspace, numerics) = (&[], Bytes(0), Numerics::BitIdentical);
+        let (isa, numerics) = (&[], Numerics::BitIdentical);
         let offer = Offer {
             workload: &workload,
             isa,
             alignment: 1,
             numerics,
-            workspace,
         };
         assert_eq!(spec.admits(&offer), Ok(()));
     }

@@ -60,7 +60,9 @@ pub use device::{Backend, Device, UnknownBackend};
 pub use dtype::{DType, DTypeClass, Element, UnknownDType};
 pub use estimate::{Estimate, Interval, InvalidInterval};
 pub use fingerprint::{Fingerprint, InvalidFingerprint};
-pub use kernel::{InvalidKernelId, KernelId, KernelSpec, Needs, Numerics, Offer, Refusal};
+pub use kernel::{
+    InvalidKernelId, KernelId, KernelSpec, Needs, Numerics, Offer, Refusal, Technique,
+};
 pub use layout::{Layout, LayoutError, LayoutKind};
 pub use machine::Machine;
 pub use observation::{Conditions, InvalidStats, Observation, Outcome, TimeStats};

@@ -106,7 +106,7 @@ impl Shape {
 
     /// The index of the element at `position` in row-by-row order, in the first entries of an
     /// array, and how many entries those are.
-    pub(crate) fn unravel(&self, position: usize) -> ([usize; MAX_RANK], usize) {
+    pub fn unravel(&self, position: usize) -> ([usize; MAX_RANK], usize) {
         let mut index = [0; MAX_RANK];
         let mut rest = position;
         for axis in (0..self.rank()).rev() {
