@@ -197,3 +197,30 @@ impl std::fmt::Debug for Host {
         f.debug_list().entries(ids).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::own::OwnKernel;
+
+    #[test]
+    fn a_query_shares_its_kernels() {
+        let spec = KernelSpec {
+            id: "cpu-reduce.sum-f32-mine".parse().unwrap(),
+            version: 1,
+            technique: Technique::Custom,
+            numerics: Numerics::Reordered,
+            needs: Needs::default(),
+        };
+        let kernel: Arc<dyn HostKernel> = Arc::new(OwnKernel::new(spec, |_, _, _| Ok(())));
+        let host = Host::new(kernelwise_probe::machine(), [Arc::clone(&kernel)]).unwrap();
+        let of = |text: &str| host.kernels_for(&text.parse().unwrap());
+        let sum = of("reduce.sum f32 8");
+        assert!(Arc::ptr_eq(&sum[0], &kernel), "the same kernel, not a copy");
+        assert_eq!(sum[1].spec().id.as_str(), "cpu-reduce-f32-reference");
+        // Other variants and types have the reference alone; custom operations have none.
+        assert_eq!(of("reduce.max f32 8").len(), 1);
+        assert_eq!(of("reduce.sum f64 8").len(), 1);
+        assert!(of("custom.mine f32 8").is_empty());
+    }
+}

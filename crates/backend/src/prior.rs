@@ -142,3 +142,120 @@ pub fn threads(space: &Space, setting: &Setting) -> u32 {
         .find(|((name, _), _)| *name == "threads")
         .map_or(1, |(_, &threads)| threads.max(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use kernelwise_types::calibration::{Bandwidth, ForkJoin, Peak};
+    use kernelwise_types::units::{ByteRate, FlopRate};
+    use kernelwise_types::{DType, KernelSpec, Measured, Needs, Numerics, Technique};
+
+    use super::*;
+    use crate::own::OwnKernel;
+    use crate::space::{Axis, Knobs};
+
+    crate::knobs! {
+        struct Threads {
+            threads,
+        }
+    }
+
+    fn measured<T: Copy>(value: T) -> Measured<T> {
+        Measured {
+            value,
+            low: value,
+            high: value,
+            samples: 1,
+        }
+    }
+
+    /// 100 GFLOP/s per thread, 10 GB/s everywhere, 5 us to wake two threads.
+    fn calibration() -> Calibration {
+        let peak = |threads: u32| Peak {
+            dtype: DType::F32,
+            threads,
+            isa: None,
+            rate: measured(FlopRate::new(1e11 * f64::from(threads)).unwrap()),
+        };
+        let bandwidths = MemoryPlace::ALL.iter().flat_map(|&place| {
+            [1, 2].map(|threads| Bandwidth {
+                place,
+                pattern: AccessPattern::Copy,
+                threads,
+                working_set_bytes: 1,
+                rate: measured(ByteRate::new(1e10).unwrap()),
+            })
+        });
+        Calibration {
+            peaks: vec![peak(1), peak(2)],
+            bandwidths: bandwidths.collect(),
+            fork_joins: vec![ForkJoin {
+                threads: 2,
+                cost: measured(Nanos::from_u64(5000)),
+            }],
+            timer: measured(Nanos::from_u64(10)),
+            skipped: Vec::new(),
+        }
+    }
+
+    fn time(hint: Hint, workload: &str, threads: u32) -> f64 {
+        let spec = KernelSpec {
+            id: "cpu-matmul-f32-mine".parse().unwrap(),
+            version: 1,
+            technique: Technique::Custom,
+            numerics: Numerics::Reordered,
+            needs: Needs::default(),
+        };
+        let kernel = OwnKernel::new(spec, |_, _, _| Ok(()))
+            .with_space(|_, _| Space::of::<Threads, 1>([Axis::new(1, [2])]))
+            .with_hint(hint);
+        let machine = kernelwise_probe::machine();
+        let setting = Threads { threads }.setting();
+        let workload = workload.parse().unwrap();
+        match estimate(&kernel, &workload, &setting, &machine, &calibration()) {
+            Estimate::Prior { time_ns, .. } => time_ns.get(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_roofline_is_the_slower_of_arithmetic_and_traffic() {
+        // 2 * 512^3 operations at 100 per ns; 3 MiB at 10 bytes per ns are less.
+        assert_eq!(
+            time(Hint::percent(100), "matmul f32 512x512x512", 1),
+            2_684_354.56
+        );
+        // 2 * 1000 operations are nothing; 2001 numbers of 4 bytes count.
+        let dot = time(Hint::percent(100), "matmul f32 1x1000x1", 1);
+        assert!((dot - 2001.0 * 4.0 / 10.0).abs() < 1e-9, "{dot}");
+        let machine = kernelwise_probe::machine();
+        let unknown: Workload = "matmul f64 8x8x8".parse().unwrap();
+        let bound = roofline(&unknown, 3, &machine, &calibration());
+        assert_eq!(bound, None, "neither rate is known for three threads");
+    }
+
+    #[test]
+    fn threads_share_the_work_and_cost_their_waking() {
+        let one = time(Hint::percent(100), "matmul f32 512x512x512", 1);
+        let two = time(Hint::percent(100), "matmul f32 512x512x512", 2);
+        assert_eq!(two, one / 2.0 + 5000.0);
+    }
+
+    #[test]
+    fn a_hint_cannot_promise_more_than_the_machine_has() {
+        let at = |percent| time(Hint::percent(percent), "matmul f32 512x512x512", 1);
+        assert_eq!(at(200), at(100));
+        assert_eq!(at(50), 2.0 * at(100));
+        assert_eq!(at(0), at(1));
+        let set_up = Hint::percent(100).with_setup(Nanos::from_u64(777));
+        assert_eq!(time(set_up, "matmul f32 512x512x512", 1), at(100) + 777.0);
+    }
+
+    #[test]
+    fn inside_its_best_sizes_a_kernel_is_expected_to_be_faster() {
+        let at = |elements| {
+            let hint = Hint::percent(100).best_for(elements);
+            time(hint, "matmul f32 512x512x512", 1)
+        };
+        assert!(at(0..=512 * 512) < at(0..=1000));
+    }
+}

@@ -514,4 +514,15 @@ mod tests {
         assert!(corners.iter().all(|c| space.check(c).is_ok()));
         assert_eq!(corners[0], space.default_setting());
     }
+
+    #[test]
+    fn threads_end_where_the_machine_does() {
+        let machine = kernelwise_probe::machine();
+        let threads = Axis::threads(&machine);
+        let all: Vec<u32> = (1..=machine.usable_threads()).collect();
+        assert_eq!(
+            (threads.values(), threads.default_value()),
+            (all.as_slice(), 1)
+        );
+    }
 }

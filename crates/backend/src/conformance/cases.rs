@@ -25,6 +25,7 @@ fn texts(operation: &str) -> Vec<String> {
             "matmul @ 20x70x50 ta tb",
             "matmul @ 65x130x49",
             "matmul @ 3x300x2",
+            "matmul @ 5x600x3",
             "matmul @ 3x5x7x4",
             "matmul @ 2x18x20x33 tb",
         ],
@@ -91,22 +92,7 @@ fn texts(operation: &str) -> Vec<String> {
         ],
         "reduce" => return reduce(),
         "scan" => return scan(),
-        "sort" => &[
-            "sort @ 1",
-            "sort @ 2",
-            "sort @ 3x17",
-            "sort @ 2x300",
-            "sort @ 2x65 desc",
-            "sort @ 7x5 axis0",
-            "sort @ 2x40 stable desc",
-            "sort.pairs @ 3x17 values=f32",
-            "sort.pairs @ 2x300 values=i64 desc",
-            "sort.pairs @ 1x77 values=u32 stable",
-            "sort.pairs @ 7x5 values=f64 axis0",
-            "sort.arg @ 3x17",
-            "sort.arg @ 2x300 desc",
-            "sort.arg @ 7x5 axis0 stable",
-        ],
+        "sort" => return sort(),
         "fft" => &[
             "fft @ 1",
             "fft @ 2x2",
@@ -279,6 +265,31 @@ fn scatter() -> Vec<String> {
         .flat_map(|kind| shapes.map(|shape| format!("scatter.{kind} @ {shape}")))
         .collect();
     with_indices(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn sort() -> Vec<String> {
+    let keys = [
+        "sort @ 1",
+        "sort @ 2",
+        "sort @ 3x17",
+        "sort @ 2x300",
+        "sort @ 2x65 desc",
+        "sort @ 7x5 axis0",
+        "sort @ 2x40 stable desc",
+        "sort.arg @ 3x17",
+        "sort.arg @ 2x300 desc",
+        "sort.arg @ 7x5 axis0 stable",
+    ];
+    // What a key carries along is a type of its own.
+    let values = ["u32", "i32", "u64", "i64", "f32", "f64"];
+    let of = |value: &str| {
+        ["3x17", "2x300 desc", "7x5 axis0 stable"].map(|shape| {
+            let (shape, rest) = shape.split_once(' ').unwrap_or((shape, ""));
+            format!("sort.pairs @ {shape} values={value} {rest}")
+        })
+    };
+    let keys = keys.iter().map(|text| (*text).to_owned());
+    keys.chain(values.into_iter().flat_map(of)).collect()
 }
 
 /// Each text with both types of indices.

@@ -194,6 +194,13 @@ fn answer(workload: &Workload, values: Values) -> Result<Answer, Fault> {
             let sizes = |result: &Vec<[f64; 2]>| result.iter().copied().map(size).collect();
             results.iter().map(sizes).collect()
         }
+        tolerance::Scale::Largest => {
+            let largest = |result: &Vec<[f64; 2]>| {
+                let largest = result.iter().copied().map(size).fold(0.0, f64::max);
+                vec![largest; result.len()]
+            };
+            results.iter().map(largest).collect()
+        }
         tolerance::Scale::ResultOrOne => {
             let sizes =
                 |result: &Vec<[f64; 2]>| result.iter().map(|parts| size(*parts).max(1.0)).collect();

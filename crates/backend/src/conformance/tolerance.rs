@@ -16,6 +16,8 @@ pub(super) enum Scale {
     Result,
     /// The result, or one where that is smaller.
     ResultOrOne,
+    /// The largest of the results: where every one is made of all inputs, the error is that of the whole.
+    Largest,
 }
 
 pub(super) fn scale(operation: &Operation) -> Scale {
@@ -31,9 +33,7 @@ pub(super) fn scale(operation: &Operation) -> Scale {
         Operation::Scatter(scatter) if scatter.kind == ScatterKind::Add => Scale::Absolute,
         Operation::Softmax(softmax) if softmax.kind == SoftmaxKind::Plain => Scale::Result,
         Operation::Reduce(_) | Operation::Scan(_) => Scale::Result,
-        // A transform of unit-size numbers has results about the size of the root of its length; a
-        // single small one among them has the error of the others.
-        Operation::Fft(_) => Scale::ResultOrOne,
+        Operation::Fft(_) => Scale::Largest,
         _ => Scale::ResultOrOne,
     }
 }
