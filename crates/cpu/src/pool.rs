@@ -1,0 +1,244 @@
+//! Sharing one call among threads.
+//!
+//! The number of threads is a parameter of a kernel, so there is one pool per number, made on first use
+//! and kept. One thread means the caller's own: nothing is woken. Work is cut in halves until the pieces are
+//! as many as the schedule wants; idle threads take what is left over.
+//!
+//! A pool that cannot be made (no more threads from the system) leaves the caller to do the work alone: slower,
+//! and right.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+/// Most threads a kernel is run with.
+pub const MAX_THREADS: usize = 256;
+
+/// How work is cut into pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Schedule {
+    /// One piece per thread: least overhead when all threads are equally fast.
+    Static,
+    /// Several pieces per thread: the fast ones take more, which helps under load.
+    Dynamic,
+}
+
+/// Pieces per thread under [`Schedule::Dynamic`].
+const PIECES: usize = 8;
+
+impl Schedule {
+    /// A parameter of this name: 0 is static, anything else dynamic.
+    pub(crate) fn of(knob: u32) -> Self {
+        if knob == 0 {
+            Self::Static
+        } else {
+            Self::Dynamic
+        }
+    }
+
+    /// Into how many pieces `threads` threads cut their work.
+    fn pieces(self, threads: usize) -> usize {
+        match self {
+            Self::Static => threads,
+            Self::Dynamic => threads * PIECES,
+        }
+    }
+}
+
+/// The pool of exactly this many threads; `None` for one thread, for more than [`MAX_THREADS`], or if the system
+/// refuses.
+pub(crate) fn pool(threads: usize) -> Option<&'static ThreadPool> {
+    static POOLS: [OnceLock<Option<ThreadPool>>; MAX_THREADS + 1] =
+        [const { OnceLock::new() }; MAX_THREADS + 1];
+    if threads < 2 {
+        return None;
+    }
+    let slot = POOLS.get(threads)?;
+    slot.get_or_init(|| {
+        ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|number| format!("kernelwise-{number}"))
+            .build()
+            .ok()
+    })
+    .as_ref()
+}
+
+/// Calls `body` on pieces of `0..items`, on so many threads. Pieces begin at multiples of `grain` and do not
+/// overlap; together they are the whole. `body` also gets the piece's number, below
+/// [`most_pieces`].
+///
+/// The body is called through a pointer: what the pool is built of is then compiled once, not once per kernel.
+pub(crate) fn share(
+    threads: usize,
+    schedule: Schedule,
+    items: usize,
+    grain: usize,
+    body: impl Fn(usize, Range<usize>) + Sync,
+) {
+    share_dyn(threads, schedule, items, grain, &body);
+}
+
+fn share_dyn(
+    threads: usize,
+    schedule: Schedule,
+    items: usize,
+    grain: usize,
+    body: &(dyn Fn(usize, Range<usize>) + Sync),
+) {
+    let grain = grain.max(1);
+    let grains = items.div_ceil(grain);
+    let pieces = match pool(threads) {
+        Some(_) => schedule.pieces(threads).min(grains),
+        None => 1,
+    };
+    let range = |piece: usize| {
+        let at = |piece: usize| (piece * grains / pieces.max(1) * grain).min(items);
+        at(piece)..at(piece + 1)
+    };
+    match pool(threads) {
+        Some(pool) if pieces > 1 => pool.install(|| halves(0..pieces, &|n| body(n, range(n)))),
+        _ if items > 0 => body(0, 0..items),
+        _ => {}
+    }
+}
+
+/// How many pieces [`share`] makes at most: what to provide when each needs memory of its own.
+pub(crate) fn most_pieces(threads: usize, schedule: Schedule) -> usize {
+    if threads < 2 {
+        1
+    } else {
+        schedule.pieces(threads)
+    }
+}
+
+/// Calls `body` on every number, cutting the range in halves that another thread may take.
+fn halves(range: Range<usize>, body: &(dyn Fn(usize) + Sync)) {
+    match range.len() {
+        0 => {}
+        1 => body(range.start),
+        len => {
+            let middle = range.start + len / 2;
+            rayon::join(
+                || halves(range.start..middle, body),
+                || halves(middle..range.end, body),
+            );
+        }
+    }
+}
+
+/// Cuts a slice among threads: `body` gets the position of its piece and the piece. Pieces begin at multiples
+/// of `grain`.
+#[allow(unsafe_code)]
+pub(crate) fn share_slice<T: Send>(
+    threads: usize,
+    schedule: Schedule,
+    slice: &mut [T],
+    grain: usize,
+    body: impl Fn(usize, &mut [T]) + Sync,
+) {
+    let start = Start(slice.as_mut_ptr());
+    share_dyn(threads, schedule, slice.len(), grain, &|_, range| {
+        // SAFETY: `share` hands out ranges inside the slice that do not overlap, so each piece is
+        // exclusive while its body runs; `slice` is borrowed until all of them are done.
+        let piece = unsafe { std::slice::from_raw_parts_mut(start.at(range.start), range.len()) };
+        body(range.start, piece);
+    });
+}
+
+/// Where a slice begins, for threads that each take a part of their own.
+struct Start<T>(*mut T);
+
+// SAFETY: the pointer is only used to make disjoint pieces of a slice of `Send` elements, each of which moves
+// to one thread.
+#[allow(unsafe_code)]
+unsafe impl<T: Send> Sync for Start<T> {}
+
+impl<T> Start<T> {
+    fn at(&self, position: usize) -> *mut T {
+        self.0.wrapping_add(position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn pieces_cover_everything_once_on_grain_borders() {
+        for threads in [1, 2, 3, 7] {
+            for schedule in [Schedule::Static, Schedule::Dynamic] {
+                for (items, grain) in [(0, 4), (1, 4), (3, 1), (100, 16), (101, 16), (1000, 1)] {
+                    let seen = Mutex::new(vec![0u32; items]);
+                    let numbers = Mutex::new(HashSet::new());
+                    share(threads, schedule, items, grain, |number, range| {
+                        assert!(range.start % grain == 0 && !range.is_empty());
+                        assert!(number < most_pieces(threads, schedule));
+                        assert!(
+                            numbers.lock().unwrap().insert(number),
+                            "piece numbers repeat"
+                        );
+                        seen.lock().unwrap()[range].iter_mut().for_each(|n| *n += 1);
+                    });
+                    assert!(seen.lock().unwrap().iter().all(|n| *n == 1));
+
+                    let mut slice = vec![0usize; items];
+                    share_slice(threads, schedule, &mut slice, grain, |position, piece| {
+                        assert!(position % grain == 0 && !piece.is_empty());
+                        for (i, value) in piece.iter_mut().enumerate() {
+                            *value += position + i + 1;
+                        }
+                    });
+                    assert!(slice.iter().enumerate().all(|(i, v)| *v == i + 1));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_threads_asked_for_do_the_work() {
+        for threads in [2, 3] {
+            let names = Mutex::new(HashSet::new());
+            share(threads, Schedule::Static, threads, 1, |_, _| {
+                let name = std::thread::current().name().map(str::to_owned);
+                names.lock().unwrap().insert(name);
+                assert_eq!(rayon::current_num_threads(), threads);
+            });
+            assert!(
+                names
+                    .lock()
+                    .unwrap()
+                    .iter()
+                    .flatten()
+                    .all(|n| n.starts_with("kernelwise-"))
+            );
+        }
+        let here = std::thread::current().id();
+        share(1, Schedule::Dynamic, 10, 1, |_, range| {
+            assert_eq!((std::thread::current().id(), range), (here, 0..10));
+        });
+    }
+
+    #[test]
+    fn a_dynamic_schedule_makes_more_pieces() {
+        let count = |schedule| {
+            let pieces = Mutex::new(0);
+            share(2, schedule, 1000, 1, |_, _| *pieces.lock().unwrap() += 1);
+            pieces.into_inner().unwrap()
+        };
+        assert_eq!((count(Schedule::Static), count(Schedule::Dynamic)), (2, 16));
+    }
+
+    #[test]
+    fn too_many_threads_are_the_caller_alone() {
+        let pieces = Mutex::new(0);
+        share(MAX_THREADS + 1, Schedule::Static, 10, 1, |_, _| {
+            *pieces.lock().unwrap() += 1
+        });
+        assert_eq!(pieces.into_inner().unwrap(), 1);
+    }
+}

@@ -1,0 +1,87 @@
+//! What the kernels of pooling share: the problem of one plane, and the parameters.
+
+use std::ops::Range;
+
+use kernelwise_backend::{Axis, Fault, Space, knobs};
+use kernelwise_types::op::{Operation, Pool2d, PoolKind};
+use kernelwise_types::{KernelSpec, Machine, Numerics, Refusal, Workload};
+
+use crate::pool::{MAX_THREADS, Schedule};
+
+knobs! {
+    /// How planes are shared out.
+    pub(super) struct PlaneKnobs {
+        /// Threads that work at once.
+        threads,
+        /// 0 for one piece per thread, 1 for several.
+        schedule,
+    }
+}
+
+impl PlaneKnobs {
+    pub(super) fn space(machine: &Machine) -> Space {
+        Space::of::<Self, 2>([Axis::threads(machine), Axis::switch(false)])
+    }
+
+    pub(super) fn crew(self) -> (usize, Schedule) {
+        let threads = (self.threads as usize).clamp(1, MAX_THREADS);
+        (threads, Schedule::of(self.schedule))
+    }
+}
+
+/// The operation in kernel ids.
+pub(super) const fn name(kind: PoolKind) -> &'static str {
+    match kind {
+        PoolKind::Max => "pool2d.max",
+        PoolKind::Avg => "pool2d.avg",
+    }
+}
+
+/// Maxima have one answer; sums depend on their order.
+pub(super) const fn numerics(kind: PoolKind) -> Numerics {
+    match kind {
+        PoolKind::Max => Numerics::BitIdentical,
+        PoolKind::Avg => Numerics::Reordered,
+    }
+}
+
+/// The pooling in a workload, and the size of its results.
+pub(super) fn problem(
+    spec: &KernelSpec,
+    kind: PoolKind,
+    workload: &Workload,
+) -> Result<(Pool2d, [usize; 2]), Fault> {
+    if let Operation::Pool2d(op) = workload.operation()
+        && op.kind == kind
+        && let Ok(size) = op.output_size()
+    {
+        return Ok((*op, size));
+    }
+    Err(Fault::Refused {
+        kernel: spec.id.to_string(),
+        refusal: Refusal::Operation {
+            kernel: name(kind).to_owned(),
+            workload: workload.operation().to_string(),
+        },
+    })
+}
+
+/// Where the taps of one window fall along an axis, padding left out. At least one does, for padding is smaller
+/// than the window.
+#[inline(always)]
+pub(super) fn seen(
+    window: usize,
+    stride: usize,
+    taps: usize,
+    pad: usize,
+    size: usize,
+) -> Range<usize> {
+    let first = window * stride;
+    first.saturating_sub(pad).min(size)..(first + taps).saturating_sub(pad).min(size)
+}
+
+/// That planes of these sizes are all of both tensors.
+pub(super) fn fits(op: &Pool2d, [p, q]: [usize; 2], x: usize, out: usize) -> bool {
+    let planes = op.n * op.c;
+    planes * op.h * op.w == x && planes * p * q == out && x > 0 && out > 0
+}
