@@ -440,7 +440,7 @@ macro_rules! sample_float {
                 $from(f64::from(rng.random_range(-64i32..=64)) / 32.0)
             }
             fn canary(byte: u8) -> Self {
-                <$t>::from_bits(<$bits>::from_ne_bytes([byte; size_of::<$bits>()]))
+                <$t>::from_bits(<$bits>::from_le_bytes([byte; size_of::<$bits>()]))
             }
             fn same(self, other: Self) -> bool {
                 (self.is_nan() && other.is_nan()) || self.to_bits() == other.to_bits()
@@ -478,7 +478,7 @@ macro_rules! sample_integer {
                 rng.random_range($low..=7)
             }
             fn canary(byte: u8) -> Self {
-                <$t>::from_ne_bytes([byte; size_of::<$t>()])
+                <$t>::from_le_bytes([byte; size_of::<$t>()])
             }
             fn same(self, other: Self) -> bool {
                 self == other

@@ -1,7 +1,12 @@
 //! What can be typed.
 
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use kernelwise_bench::Options as BenchOptions;
 use kernelwise_probe::calibrate::CalibrateOptions;
+use kernelwise_types::{DType, Technique};
 
 /// Which implementation of an operation is fastest for this input, on this machine, right now?
 #[derive(Debug, Parser)]
@@ -12,7 +17,7 @@ pub(crate) struct Args {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 ok, 1 failed, 2 wrong usage, 130 interrupted.
+Exit codes: 0 ok, 1 failed, 2 wrong usage, 4 nothing found, 5 a wrong result, 130 interrupted.
 Results go to standard output, everything else to standard error. NO_COLOR is honoured.
 KERNELWISE_LOG filters log messages (error, warn, info, debug, trace).";
 
@@ -36,6 +41,12 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Count the arithmetic and the bytes of an operation: `kernelwise cost matmul f32 512x512x512`
     Cost(Cost),
+    /// List the kernels of an operation: what they need, what can be set, and with --shape whether they may
+    /// run on it or why not
+    Kernels(Kernels),
+    /// Race kernels against each other and against other libraries
+    #[command(subcommand)]
+    Bench(Bench),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -93,6 +104,103 @@ pub(crate) struct Cost {
     /// How results are printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Kernels {
+    /// Only kernels of this operation, such as `matmul` or `reduce.sum`
+    #[arg(long, value_name = "OPERATION")]
+    pub(crate) op: Option<String>,
+
+    /// The input to judge them on: a workload, or with --op only its fields: `--op matmul --shape 64x64x64`
+    #[arg(long, value_name = "SHAPE")]
+    pub(crate) shape: Option<String>,
+
+    /// Only kernels of this element type; that of a --shape that names none, there f32 by default
+    #[arg(long)]
+    pub(crate) dtype: Option<DType>,
+
+    /// Only kernels of this technique
+    #[arg(long, value_parser = technique())]
+    pub(crate) technique: Option<Technique>,
+
+    /// With --shape: allow results of reduced precision
+    #[arg(long, requires = "shape")]
+    pub(crate) allow_reduced: bool,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// Every kernel of an operation and the libraries that can do the same, shape by shape, with the
+    /// shares of what the machine can do
+    Ops(BenchOps),
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = BENCH_NOTES)]
+pub(crate) struct BenchOps {
+    /// The operation; its usual shapes unless others are named
+    #[arg(long, value_name = "OPERATION", required_unless_present_any = ["shape", "shapes"])]
+    pub(crate) op: Option<String>,
+
+    /// A shape, as a workload; may be repeated
+    #[arg(long, value_name = "WORKLOAD")]
+    pub(crate) shape: Vec<String>,
+
+    /// A file of shapes: one workload per line, or DeepBench's lists of products and convolutions
+    #[arg(long, value_name = "FILE")]
+    pub(crate) shapes: Option<PathBuf>,
+
+    /// Measure every shape in this element type
+    #[arg(long)]
+    pub(crate) dtype: Option<DType>,
+
+    /// Only the first shapes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: Option<u64>,
+
+    /// Threads each contender may use; one is pinned to a processor
+    #[arg(long, value_name = "N", default_value_t = BenchOptions::default().threads, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) threads: u32,
+
+    /// Seconds of racing for each shape; with one thread of its processor time
+    #[arg(long, value_name = "SECONDS", default_value_t = BenchOptions::default().budget.as_secs_f64(), value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) time_budget: f64,
+
+    /// Seconds the calibration before it may take
+    #[arg(long, value_name = "SECONDS", default_value_t = CalibrateOptions::default().budget.as_secs_f64(), value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) calibration_budget: f64,
+
+    /// Let kernels of reduced precision count
+    #[arg(long)]
+    pub(crate) allow_reduced: bool,
+
+    /// Seed of inputs, orders and intervals
+    #[arg(long, default_value_t = BenchOptions::default().seed)]
+    pub(crate) seed: u64,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+const BENCH_NOTES: &str = "\
+Results are checked before anything is timed; a wrong one ends the program with code 5. Convolutions of
+reduced precision (Winograd) are shown and marked, and count only with --allow-reduced. OpenBLAS and oneDNN
+take part where they are installed (KERNELWISE_OPENBLAS and KERNELWISE_ONEDNN name their files).";
+
+/// The name of a technique.
+fn technique() -> impl TypedValueParser<Value = Technique> {
+    let names = Technique::ALL.map(Technique::name);
+    PossibleValuesParser::new(names).map(|name| {
+        let named = |technique: &Technique| technique.name() == name;
+        let found = Technique::ALL.into_iter().find(named);
+        found.unwrap_or(Technique::Custom)
+    })
 }
 
 /// A positive number of seconds that a clock can wait for.

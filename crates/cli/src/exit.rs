@@ -10,6 +10,10 @@ pub(crate) enum Failure {
     Failed(anyhow::Error),
     /// What was typed makes no sense: exit code 2.
     Usage(anyhow::Error),
+    /// Nothing is called that: exit code 4.
+    NotFound(anyhow::Error),
+    /// A kernel or a library computed something wrong; what was measured has been printed: exit code 5.
+    Wrong(anyhow::Error),
     /// The user pressed Ctrl-C: exit code 130.
     Interrupted,
 }
@@ -22,6 +26,8 @@ impl Failure {
             Self::Failed(error) if is_closed_pipe(&error) => return ExitCode::SUCCESS,
             Self::Failed(error) => (1, error),
             Self::Usage(error) => (2, error),
+            Self::NotFound(error) => (4, error),
+            Self::Wrong(error) => (5, error),
             Self::Interrupted => (130, anyhow::anyhow!("interrupted")),
         };
         // Nobody is left to tell if this fails; the exit code still says it.

@@ -4,7 +4,7 @@
 //! takes one may use the instructions it stands for. Kernels keep the level they were made with; nothing
 //! is detected on the call path.
 //!
-//! Most vector code here is plain loops in an inlined body, compiled once per level through [`Level::run`];
+//! Most vector code here is plain loops in an inlined body, compiled once per level through `Level::run`;
 //! intrinsics are for the few places where the compiler does not find the right instructions.
 #![allow(unsafe_code)]
 

@@ -1,5 +1,6 @@
 //! Every kernel of the processor through the suite: one test per operation, so that they run side by side
 //! and a failure names its operation.
+#![allow(clippy::unwrap_used)] // what fails to unwrap fails the test
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,12 +1,14 @@
 //! One file per verb.
 
-use crate::args::{Args, Command};
+use crate::args::{Args, Bench, Command};
 use crate::exit::Failure;
 
+mod bench;
 mod calibration;
 mod cost;
 mod doctor;
 mod generated;
+mod kernels;
 mod learn;
 mod probe;
 mod watch;
@@ -19,6 +21,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Probe(probe) => probe::run(&probe),
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Cost(cost) => cost::run(&cost),
+        Command::Kernels(kernels) => kernels::run(&kernels),
+        Command::Bench(Bench::Ops(ops)) => bench::run(&ops),
         Command::Completions { shell } => generated::completions(shell),
         Command::Man => generated::man(),
     }

@@ -355,6 +355,10 @@ impl Run<'_> {
     ///
     /// # Safety
     /// No two pieces at work have the same number.
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "each piece has a part of its own, which the caller vouches for"
+    )]
     unsafe fn bench(&self, piece: usize) -> (&mut [Complex<f32>], Bench<'_>) {
         let plans = self.plans;
         let spectra = (self.cut.images + 1) * plans.spectrum();

@@ -303,10 +303,13 @@ mod tests {
     use crate::conv::windows::Windows;
     use kernelwise_types::Workload;
 
+    /// Lanes, depths and width of a block that was packed.
+    type Block = (Range<usize>, Range<usize>, usize);
+
     /// Windows that remember how they were asked for.
     struct Watched<'a> {
         windows: Windows<'a, f32>,
-        blocks: Mutex<Vec<(Range<usize>, Range<usize>, usize)>>,
+        blocks: Mutex<Vec<Block>>,
     }
 
     impl Source<f32> for Watched<'_> {

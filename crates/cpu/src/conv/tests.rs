@@ -25,7 +25,7 @@ fn terms(machine: &Machine) -> Terms<'_> {
 }
 
 fn elements(workload: &Workload, operand: usize) -> usize {
-    workload.inputs()[operand].shape.elements() as usize
+    workload.inputs()[operand].shape.elements()
 }
 
 /// What the reference says.
@@ -34,7 +34,7 @@ fn expected<T: Float>(workload: &Workload, input: &[T], weights: &[T]) -> Vec<T>
         TensorView::contiguous(input, workload.inputs()[0].shape).unwrap(),
         TensorView::contiguous(weights, workload.inputs()[1].shape).unwrap(),
     ];
-    let mut out = vec![T::default(); workload.outputs()[0].shape.elements() as usize];
+    let mut out = vec![T::default(); workload.outputs()[0].shape.elements()];
     let mut outputs = [TensorViewMut::contiguous(&mut out, workload.outputs()[0].shape).unwrap()];
     kernelwise_reference::compute(workload, &inputs, &mut outputs).unwrap();
     out
@@ -52,7 +52,7 @@ fn actual<T: Float + From<f32>>(
         TensorView::contiguous(input, workload.inputs()[0].shape).unwrap(),
         TensorView::contiguous(weights, workload.inputs()[1].shape).unwrap(),
     ];
-    let mut out = vec![T::from(-77.0); workload.outputs()[0].shape.elements() as usize];
+    let mut out = vec![T::from(-77.0); workload.outputs()[0].shape.elements()];
     let mut outputs = [TensorViewMut::contiguous(&mut out, workload.outputs()[0].shape).unwrap()];
     let mut call = Call::new(workload, &inputs, &mut outputs).unwrap();
     let mut scratch = Scratch::new();
@@ -278,7 +278,7 @@ fn starved<T: Float + From<f32>>(
 ) -> Fault {
     let input = vec![T::default(); elements(workload, 0)];
     let weights = vec![T::default(); elements(workload, 1)];
-    let mut out = vec![T::from(7.0); workload.outputs()[0].shape.elements() as usize];
+    let mut out = vec![T::from(7.0); workload.outputs()[0].shape.elements()];
     let inputs = [
         TensorView::contiguous(&input, workload.inputs()[0].shape).unwrap(),
         TensorView::contiguous(&weights, workload.inputs()[1].shape).unwrap(),

@@ -4,16 +4,17 @@ use kernelwise_backend::{Carver, Fault};
 use kernelwise_types::op::{Broadcast, Step, Steps};
 use kernelwise_types::{Shape, TensorView};
 
+use super::fused::FAR;
 use super::loops::{Other, Out, Stepped};
 use crate::isa::Level;
-use crate::movement::stream::Stream;
+use crate::movement::stream::{LINE, PAGE, PAGES, Stream, expect_read};
 
 /// The further operand of a binary step, for the whole shape.
 #[derive(Debug, Clone, Copy)]
 enum Operand<'a, T> {
     /// One for each element.
     Full(&'a [T]),
-    /// One for each place in a row, again and again; `values` repeats the row if it is shorter than a block.
+    /// One for each place in a row, again and again; `values` goes on with its beginning unless it is long.
     Row { values: &'a [T], length: usize },
     /// The same for all.
     Scalar(T),
@@ -54,23 +55,44 @@ pub(super) struct Chain<'a, T> {
     block: usize,
 }
 
-/// Elements of a row operand that is repeated to be longer than a block; `None` for one that is long enough.
-fn repeated(row: usize, block: usize) -> Option<usize> {
-    (row < block).then(|| row + block)
+/// Rows longer than so many blocks are not repeated: few blocks meet their ends.
+const LONG_ROW: usize = 16;
+
+/// Elements of a row operand with its beginning repeated after its end, so that blocks need not stop there; `None`
+/// for a long one. Two blocks more leave room for one that ends with a cache line, and several pages more for
+/// large results, which are made in several pages side by side.
+fn repeated<T>(row: usize, block: usize, elements: usize) -> Option<usize> {
+    let pages = match elements * size_of::<T>() > FAR {
+        true => 2 * PAGES * PAGE / size_of::<T>(),
+        false => 0,
+    };
+    (row < LONG_ROW * block).then(|| row + pages.max(2 * block))
+}
+
+/// Fills memory with a row again and again.
+fn repeat<T: Copy>(row: &[T], room: &mut [T]) {
+    let mut filled = row.len().min(room.len());
+    room[..filled].copy_from_slice(&row[..filled]);
+    while 0 < filled && filled < room.len() {
+        let more = filled.min(room.len() - filled);
+        room.copy_within(..more, filled);
+        filled += more;
+    }
 }
 
 /// How many elements of scratch memory row operands take, each by itself.
-pub(super) fn repeated_rows(
+pub(super) fn repeated_rows<T>(
     steps: &Steps,
     shape: &Shape,
     block: usize,
 ) -> impl Iterator<Item = usize> {
     let row = shape.dims().last().copied().unwrap_or(1);
+    let elements = shape.elements();
     let rows = steps
         .as_slice()
         .iter()
         .filter(|step| matches!(step, Step::Binary(_, Broadcast::Row)));
-    rows.filter_map(move |_| repeated(row, block))
+    rows.filter_map(move |_| repeated::<T>(row, block, elements))
 }
 
 impl<'a, T: Stepped> Chain<'a, T> {
@@ -110,14 +132,11 @@ impl<'a, T: Stepped> Chain<'a, T> {
                 (Broadcast::Scalar, [value]) => Operand::Scalar(*value),
                 (Broadcast::Row, [_, ..]) => {
                     let length = values.len();
-                    let values = match repeated(length, chain.block) {
+                    let values = match repeated::<T>(length, chain.block, chain.first.len()) {
                         None => values,
                         Some(room) => {
                             let room = pieces.take::<T>(room)?;
-                            let again = values.iter().cycle();
-                            room.iter_mut()
-                                .zip(again)
-                                .for_each(|(to, from)| *to = *from);
+                            repeat(values, room);
                             room
                         }
                     };
@@ -156,6 +175,21 @@ impl<'a, T: Stepped> Chain<'a, T> {
             .min(reach.unwrap_or(usize::MAX))
     }
 
+    /// Asks for the operands of a block to come; what is computed meanwhile hides the way from memory.
+    pub(super) fn expect(&self, position: usize, length: usize) {
+        let further = self.further.iter().filter_map(|operand| match operand {
+            Operand::Full(values) => Some(*values),
+            Operand::Row { .. } | Operand::Scalar(_) => None,
+        });
+        for values in std::iter::once(self.first).chain(further) {
+            let end = values.len().min(position + length);
+            let step = (LINE / size_of::<T>()).max(1);
+            for value in values[position.min(end)..end].iter().step_by(step) {
+                expect_read(std::ptr::from_ref(value).cast());
+            }
+        }
+    }
+
     /// All steps for the next `length` elements from `position` on, at most [`next_block`](Self::next_block) of
     /// them. The results of all loops but the last go to and fro between two buffers of at least that many.
     pub(super) fn block(
@@ -186,7 +220,7 @@ impl<'a, T: Stepped> Chain<'a, T> {
             };
             let other = |operand: usize| self.further[operand].at(position, length);
             let rest = &steps[done..];
-            let pair = target(rest.len() == 2, &mut out, write);
+            let pair = target(rest.len() == 2, &mut out, write, length);
             let together = match *rest {
                 [Step::Binary(f, _), Step::Activation(g), ..] => {
                     T::then_activation(self.level, (f, g), x, other(operand), pair)
@@ -198,7 +232,7 @@ impl<'a, T: Stepped> Chain<'a, T> {
                 _ => false,
             };
             if !together {
-                let single = target(rest.len() == 1, &mut out, write);
+                let single = target(rest.len() == 1, &mut out, write, length);
                 let there_is = match rest[0] {
                     Step::Unary(f) => T::unary(self.level, f, x, single),
                     Step::Activation(f) => T::activation(self.level, f, x, single),
@@ -219,10 +253,17 @@ impl<'a, T: Stepped> Chain<'a, T> {
     }
 }
 
-/// What ends the chain goes to the output, the rest to a buffer, of which loops take what they need.
-fn target<'b, T>(ends: bool, out: &'b mut Out<'_, T>, between: &'b mut [T]) -> Out<'b, T> {
+/// What ends the chain goes to the output, the rest to a buffer.
+fn target<'b, T>(
+    ends: bool,
+    out: &'b mut Out<'_, T>,
+    between: &'b mut [T],
+    length: usize,
+) -> Out<'b, T> {
+    // A chain of one loop has no buffers, and looks for pairs all the same.
+    let length = length.min(between.len());
     match out {
-        _ if !ends => Out::Near(between),
+        _ if !ends => Out::Near(&mut between[..length]),
         Out::Near(out) => Out::Near(out),
         Out::Past(out, stream) => Out::Past(out, *stream),
     }

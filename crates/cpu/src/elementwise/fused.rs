@@ -15,7 +15,7 @@ use super::loops::{Out, Stepped};
 use super::{of_another_operation, steps_of};
 use crate::declare::{Needing, spec};
 use crate::isa::Level;
-use crate::movement::stream::Stream;
+use crate::movement::stream::{LINE, Stream};
 use crate::pool::{Schedule, share_slice};
 
 knobs! {
@@ -38,6 +38,9 @@ const ONE_LOOP: usize = 8;
 
 /// How much longer if the loop writes past the caches: so many that pages can be worked on side by side.
 const FAR_LOOP: usize = 1 << 10;
+
+/// Results of more bytes than this do not come from the nearest caches: operands are asked for ahead.
+pub(super) const FAR: usize = 4 << 20;
 
 /// Threads get whole multiples of so many elements, so that they do not write to the same lines.
 const GRAIN: usize = 1024;
@@ -110,7 +113,8 @@ impl<T: Stepped> Kernel for Fused<T> {
             return Bytes(0);
         };
         let block = block_of(setting);
-        let rooms = repeated_rows(&steps, &shape, block).map(|length| Carver::room::<T>(length).0);
+        let rooms =
+            repeated_rows::<T>(&steps, &shape, block).map(|length| Carver::room::<T>(length).0);
         Bytes(rooms.sum())
     }
 
@@ -172,9 +176,13 @@ fn near<T: Stepped>(chain: &Chain<'_, T>, position: usize, piece: &mut [T]) {
     };
     let (mut a, mut b) = (Buffer::new(), Buffer::new());
     let mut between = [a.first(room), b.first(room)];
+    let ahead = room > 0 && size_of_val(piece) > FAR;
     let mut done = 0;
     while done < piece.len() {
         let length = chain.next_block(position + done, piece.len() - done, factor);
+        if ahead {
+            chain.expect(position + done + length, length);
+        }
         let out = Out::Near(&mut piece[done..done + length]);
         chain.block(position + done, length, &mut between, out);
         done += length;
@@ -193,14 +201,14 @@ fn past<T: Stepped>(chain: &Chain<'_, T>, stream: Stream, position: usize, piece
     let (mut a, mut b, mut c) = (Buffer::new(), Buffer::new(), Buffer::new());
     let mut between = [a.first(room), b.first(room)];
     let results = c.first(if direct.is_some() { 0 } else { most });
+    let ahead = factor == 1 && size_of_val(piece) > FAR;
     let mut done = 0;
     while done < piece.len() {
-        // The first block ends where a line begins, so that those after it are whole lines.
-        let left = match Stream::before_line(&piece[done..]) {
-            0 => piece.len() - done,
-            before => before,
-        };
-        let length = chain.next_block(position + done, left, factor);
+        let length = chain.next_block(position + done, piece.len() - done, factor);
+        let length = to_line(&piece[done..], length);
+        if ahead {
+            chain.expect(position + done + length, length);
+        }
         let out = &mut piece[done..done + length];
         if direct.is_some() {
             chain.block(
@@ -219,6 +227,17 @@ fn past<T: Stepped>(chain: &Chain<'_, T>, stream: Stream, position: usize, piece
     stream.finish();
 }
 
+/// So many elements, or a few less, so that what follows them begins with a cache line.
+fn to_line<T>(slice: &[T], length: usize) -> usize {
+    let line = LINE / size_of::<T>();
+    let over = (slice[length..].as_ptr().addr() % LINE) / size_of::<T>();
+    if length < slice.len() && over < length && line > 1 {
+        length - over
+    } else {
+        length
+    }
+}
+
 /// Room for a block on the stack, aligned to cache lines.
 #[repr(align(64))]
 struct Buffer<T>([MaybeUninit<T>; MAX_BLOCK]);
@@ -234,5 +253,24 @@ impl<T: Stepped> Buffer<T> {
         first.fill(MaybeUninit::new(T::ZERO));
         // SAFETY: every element of the slice was just written.
         unsafe { std::slice::from_raw_parts_mut(first.as_mut_ptr().cast(), first.len()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_end_where_lines_end() {
+        let memory = vec![0f32; 200];
+        for start in 0..16 {
+            let slice = &memory[start..];
+            for length in [1, 7, 16, 17, 40, 100] {
+                let cut = to_line(slice, length);
+                let aligned = slice[cut..].as_ptr().addr().is_multiple_of(LINE);
+                assert!(0 < cut && cut <= length && (aligned || length < 16));
+            }
+            assert_eq!(to_line(slice, slice.len()), slice.len());
+        }
     }
 }

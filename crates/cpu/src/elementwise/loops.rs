@@ -5,7 +5,7 @@ use kernelwise_types::op::{ActivationKind, Binary, Unary};
 
 use super::past::Past;
 use crate::isa::Level;
-use crate::movement::stream::Stream;
+use crate::movement::stream::{LINE, Stream, expect_read};
 use crate::vector_math::{MathBody, run};
 
 /// The further operand of a binary step, for one block.
@@ -27,8 +27,8 @@ pub(super) enum Out<'a, T> {
 }
 
 /// Element types with vector code for steps. Each function says whether there is a loop for this step on these
-/// elements that can write there; where there is none, nothing is written. All slices of one call have one
-/// length, except that [`Out`] may be shorter.
+/// elements that can write there; where there is none, nothing is written. Operands are at least as long as the
+/// result.
 pub(super) trait Stepped: Plain {
     /// Something to fill a buffer with.
     const ZERO: Self;
@@ -105,6 +105,9 @@ pub(super) trait Fill<T> {
 
     /// As many results as `out` takes, the first of them number `at`. Inlined, as all vector code.
     fn fill<const FUSED: bool>(&self, at: usize, out: &mut [T]);
+
+    /// Asks for what so many results need from memory.
+    fn expect(&self, at: usize, length: usize);
 }
 
 /// A function of one operand.
@@ -123,9 +126,15 @@ impl<T: Copy, F: Function<T>> Fill<T> for One<'_, T, F> {
 
     #[inline(always)]
     fn fill<const FUSED: bool>(&self, at: usize, out: &mut [T]) {
-        for (out, x) in out.iter_mut().zip(&self.1[at..]) {
+        let operand = from(self.1, at, out.len());
+        for (out, x) in out.iter_mut().zip(operand) {
             *out = self.0.of::<FUSED>(*x);
         }
+    }
+
+    #[inline(always)]
+    fn expect(&self, at: usize, length: usize) {
+        expect(self.1, at, length);
     }
 }
 
@@ -134,9 +143,18 @@ impl<T: Copy, F: Function2<T>> Fill<T> for Two<'_, T, F> {
 
     #[inline(always)]
     fn fill<const FUSED: bool>(&self, at: usize, out: &mut [T]) {
-        for ((out, x), y) in out.iter_mut().zip(&self.1[at..]).zip(&self.2[at..]) {
+        let operands = from(self.1, at, out.len())
+            .iter()
+            .zip(from(self.2, at, out.len()));
+        for (out, (x, y)) in out.iter_mut().zip(operands) {
             *out = self.0.of::<FUSED>(*x, *y);
         }
+    }
+
+    #[inline(always)]
+    fn expect(&self, at: usize, length: usize) {
+        expect(self.1, at, length);
+        expect(self.2, at, length);
     }
 }
 
@@ -145,9 +163,15 @@ impl<T: Copy, F: Function2<T>> Fill<T> for TwoSame<'_, T, F> {
 
     #[inline(always)]
     fn fill<const FUSED: bool>(&self, at: usize, out: &mut [T]) {
-        for (out, x) in out.iter_mut().zip(&self.1[at..]) {
+        let operand = from(self.1, at, out.len());
+        for (out, x) in out.iter_mut().zip(operand) {
             *out = self.0.of::<FUSED>(*x, self.2);
         }
+    }
+
+    #[inline(always)]
+    fn expect(&self, at: usize, length: usize) {
+        expect(self.1, at, length);
     }
 }
 
@@ -157,10 +181,20 @@ impl<T: Copy, F: Function2<T>, G: Function2<T>> Fill<T> for Three<'_, T, F, G> {
     #[inline(always)]
     fn fill<const FUSED: bool>(&self, at: usize, out: &mut [T]) {
         let (first, second) = self.0;
-        let operands = self.1[at..].iter().zip(&self.2[at..]).zip(&self.3[at..]);
+        let operands = from(self.1, at, out.len())
+            .iter()
+            .zip(from(self.2, at, out.len()));
+        let operands = operands.zip(from(self.3, at, out.len()));
         for (out, ((x, y), z)) in out.iter_mut().zip(operands) {
             *out = second.of::<FUSED>(first.of::<FUSED>(*x, *y), *z);
         }
+    }
+
+    #[inline(always)]
+    fn expect(&self, at: usize, length: usize) {
+        expect(self.1, at, length);
+        expect(self.2, at, length);
+        expect(self.3, at, length);
     }
 }
 
@@ -170,9 +204,33 @@ impl<T: Copy, F: Function2<T>, G: Function2<T>> Fill<T> for ThreeSame<'_, T, F, 
     #[inline(always)]
     fn fill<const FUSED: bool>(&self, at: usize, out: &mut [T]) {
         let (first, second) = self.0;
-        for ((out, x), z) in out.iter_mut().zip(&self.1[at..]).zip(&self.3[at..]) {
+        let operands = from(self.1, at, out.len())
+            .iter()
+            .zip(from(self.3, at, out.len()));
+        for (out, (x, z)) in out.iter_mut().zip(operands) {
             *out = second.of::<FUSED>(first.of::<FUSED>(*x, self.2), *z);
         }
+    }
+
+    #[inline(always)]
+    fn expect(&self, at: usize, length: usize) {
+        expect(self.1, at, length);
+        expect(self.3, at, length);
+    }
+}
+
+/// So many elements from a position on: where all operands have the length of the result, the loop over them needs
+/// no other end.
+#[inline(always)]
+fn from<T>(operand: &[T], at: usize, length: usize) -> &[T] {
+    &operand[at..at + length]
+}
+
+/// Asks for the lines of elements that will be read; what is not there is no harm.
+#[inline(always)]
+fn expect<T>(operand: &[T], at: usize, length: usize) {
+    for element in (at..at + length).step_by((LINE / size_of::<T>()).max(1)) {
+        expect_read(operand.as_ptr().wrapping_add(element).cast());
     }
 }
 

@@ -41,6 +41,7 @@ impl<T: Stepped, F: Fill<T>> MathBody for Past<'_, T, F> {
                 for side in 0..PAGES {
                     let at = at + side * page + part;
                     fill.fill::<FUSED>(at, &mut chunk.0[..elements]);
+                    fill.expect(at + PAGES * page, elements);
                     stream.copy_lines(&chunk.0[..elements], &mut out[at..at + elements]);
                 }
             }

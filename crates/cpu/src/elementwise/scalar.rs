@@ -321,3 +321,24 @@ fn apply<T: Wide>(steps: &Steps, values: &mut impl Iterator<Item = T>) -> Option
     }
     Some(T::narrow(x))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixteen_bits_are_rounded_once() {
+        // A hair above or below half-way between 1 and the next f16: an f32 between would be half-way.
+        let (half, hair) = ((-11f64).exp2(), (-40f64).exp2());
+        for sign in [1.0, -1.0] {
+            let short = |x: f64| <f16 as Wide>::narrow(sign * x).to_f64() * sign;
+            assert_eq!(short(1.0 + half + hair), 1.0 + 2.0 * half);
+            assert_eq!(short(1.0 + half - hair), 1.0);
+            assert_eq!(short(1.0 + half), 1.0, "to even");
+            assert_eq!(short(1.0 + 3.0 * half - hair), 1.0 + 2.0 * half);
+            assert_eq!(short(1e-60), 0.0);
+            assert_eq!(short(1e60), f64::INFINITY);
+        }
+        assert!(<bf16 as Wide>::narrow(f64::NAN).is_nan());
+    }
+}

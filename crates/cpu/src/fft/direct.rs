@@ -83,7 +83,7 @@ impl<T: Real> Weights<T> {
             }
             FftKind::InverseReal => {
                 weight = &back;
-                (2 * half, n, [Some(1), (n % 2 == 0).then_some(n + 1)])
+                (2 * half, n, [Some(1), n.is_multiple_of(2).then_some(n + 1)])
             }
             FftKind::Forward | FftKind::Inverse => return None,
         };

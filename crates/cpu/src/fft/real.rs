@@ -1,6 +1,7 @@
 //! Real rows and half spectra through `realfft`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kernelwise_backend::{
     Axis, Call, Carver, Fault, Hint, HostKernel, Kernel, Knobs, Scratch, Setting, Space,
@@ -132,6 +133,8 @@ impl<T: Real> HostKernel for RealKernel<T> {
         let each = room.complex + room.library;
         let threads = FftKnobs::of(setting).threads as usize;
         let pieces = most_pieces(threads, Schedule::Static).min(rows);
+        // The library refuses slices of other lengths than these, and spectra that no real row has.
+        let failed = AtomicBool::new(false);
         // The views are asked before memory is, so that a wrong call says what is wrong with it.
         if op.kind == FftKind::Real {
             let input = input.as_slice::<T>()?;
@@ -154,8 +157,9 @@ impl<T: Real> HostKernel for RealKernel<T> {
                     copy.copy_from_slice(&input[row * len..(row + 1) * len]);
                     // SAFETY: as above.
                     let to = unsafe { output.part(row * half, half) };
-                    // Fails only for slices of another length than these have.
-                    let _ = plan.process_with_scratch(copy, to, scratch);
+                    if plan.process_with_scratch(copy, to, scratch).is_err() {
+                        failed.store(true, Ordering::Relaxed);
+                    }
                 }
             });
         } else {
@@ -173,18 +177,22 @@ impl<T: Real> HostKernel for RealKernel<T> {
                 let (copy, scratch) = memory.split_at_mut(half);
                 for row in range {
                     copy.copy_from_slice(&input[row * half..(row + 1) * half]);
-                    // No real row has these; the library would say so and go on.
+                    // No real row has these; the library would complain.
                     copy[0].im = T::default();
                     if len % 2 == 0 {
                         copy[half - 1].im = T::default();
                     }
                     // SAFETY: as above.
                     let to = unsafe { output.part(row * len, len) };
-                    // Fails only for slices of another length than these have.
-                    let _ = plan.process_with_scratch(copy, to, scratch);
+                    if plan.process_with_scratch(copy, to, scratch).is_err() {
+                        failed.store(true, Ordering::Relaxed);
+                    }
                     to.iter_mut().for_each(|value| *value *= scale);
                 }
             });
+        }
+        if failed.into_inner() {
+            return Err(Fault::kernel(&self.spec.id, "the library refused a row"));
         }
         Ok(())
     }

@@ -65,21 +65,20 @@ impl GatherKernel {
         })
     }
 
-    /// Copies element by element.
-    fn plain(
+    /// Copies element by element; elements have `SIZE` bytes.
+    fn plain<const SIZE: usize>(
         op: &Gather,
         table: &TensorView<'_>,
         picks: Picks<'_>,
         out: &mut TensorViewMut<'_>,
     ) -> Result<(), Fault> {
-        let size = table.dtype().size();
         let (from, to) = (
             Lines::new(table.layout(), op.axis),
             Lines::new(out.layout(), op.axis),
         );
         let (source, goal) = (first(table)?, first_mut(out)?);
         let rows = out.shape().elements() / picks.len().max(1);
-        let bytes = |elements: isize| elements * size as isize;
+        let bytes = |elements: isize| elements * SIZE as isize;
         for row in 0..rows {
             let (from_start, to_start) = (from.start(row), to.start(row));
             for position in 0..picks.len() {
@@ -89,7 +88,7 @@ impl GatherKernel {
                     let place = picks.place(position) as isize;
                     let source = source.offset(bytes(from_start + place * from.step()));
                     let goal = goal.offset(bytes(to_start + position as isize * to.step()));
-                    goal.copy_from_nonoverlapping(source, size);
+                    goal.copy_from_nonoverlapping(source, SIZE);
                 }
             }
         }
@@ -223,7 +222,14 @@ impl HostKernel for GatherKernel {
         let slab = Slab::new(&op.shape, op.axis).ok_or_else(refused)?;
         if self.method == Method::Plain {
             let picks = Picks::checked(indices, slab.places)?;
-            return Self::plain(op, table, picks, out);
+            return match table.dtype().size() {
+                1 => Self::plain::<1>(op, table, picks, out),
+                2 => Self::plain::<2>(op, table, picks, out),
+                4 => Self::plain::<4>(op, table, picks, out),
+                8 => Self::plain::<8>(op, table, picks, out),
+                16 => Self::plain::<16>(op, table, picks, out),
+                _ => Err(refused()),
+            };
         }
         if !table.layout().is_contiguous()
             || !out.layout().is_contiguous()

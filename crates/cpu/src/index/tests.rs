@@ -19,7 +19,7 @@ fn operand(operand: &Operand, places: u64, seed: u64, awkward: bool, special: bo
         let small = (roll % 13) as i64 - 6;
         match dtype {
             _ if indices => (roll % places).into(),
-            DType::F32 if special && roll % 7 == 0 => {
+            DType::F32 if special && roll.is_multiple_of(7) => {
                 [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -1.0][roll as usize / 7 % 4]
                     .to_bits()
                     .into()

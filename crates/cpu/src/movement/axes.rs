@@ -205,6 +205,15 @@ mod tests {
     }
 
     #[test]
+    fn axes_with_a_gap_on_either_side_stay_apart() {
+        let dense = Layout::contiguous("4x6".parse().unwrap());
+        let gaps = Layout::strided("4x6".parse().unwrap(), &[8, 1]).unwrap();
+        assert_eq!(sizes(&Axes::new(&dense, &dense, 1)), [24]);
+        assert_eq!(sizes(&Axes::new(&dense, &gaps, 1)), [4, 6]);
+        assert_eq!(sizes(&Axes::new(&gaps, &dense, 1)), [4, 6]);
+    }
+
+    #[test]
     fn runs_that_move_as_a_whole_are_lines_or_wider_units() {
         let heads = axes("8x3x64", &[1, 0, 2], 4);
         let Some(Shape::Lines { length, others }) = heads.shape() else {

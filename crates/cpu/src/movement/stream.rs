@@ -105,6 +105,18 @@ impl Stream {
     }
 }
 
+/// Asks for the line of an address that will be read; a wrong address is no harm.
+#[inline(always)]
+pub(crate) fn expect_read(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint that reads nothing and never faults.
+    unsafe {
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
 /// Bytes of a page, within which the processor fetches ahead.
 pub(crate) const PAGE: usize = 4096;
 

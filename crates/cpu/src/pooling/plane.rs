@@ -1,4 +1,5 @@
 //! What the kernels of pooling share: the problem of one plane, and the parameters.
+#![allow(unsafe_code)]
 
 use std::ops::Range;
 
@@ -7,6 +8,7 @@ use kernelwise_types::op::{Operation, Pool2d, PoolKind};
 use kernelwise_types::{KernelSpec, Machine, Numerics, Refusal, Workload};
 
 use crate::pool::{MAX_THREADS, Schedule};
+use crate::reduce::lanes::{MOST_LANES, Number, Vector};
 
 knobs! {
     /// How planes are shared out.
@@ -84,4 +86,21 @@ pub(super) fn seen(
 pub(super) fn fits(op: &Pool2d, [p, q]: [usize; 2], x: usize, out: usize) -> bool {
     let planes = op.n * op.c;
     planes * op.h * op.w == x && planes * p * q == out && x > 0 && out > 0
+}
+
+/// Stores as many lanes as there is room for.
+///
+/// # Safety
+/// The processor has the instructions of `V`.
+#[inline(always)]
+pub(super) unsafe fn store_some<V: Vector>(vector: V, out: &mut [V::Scalar]) {
+    if V::LANES <= out.len() {
+        // SAFETY: there is room for a vector; the caller vouches for the instructions.
+        unsafe { vector.store(out.as_mut_ptr()) };
+        return;
+    }
+    let mut lanes = [V::Scalar::ZERO; MOST_LANES];
+    // SAFETY: a vector has at most `MOST_LANES` lanes.
+    unsafe { vector.store(lanes.as_mut_ptr()) };
+    out.copy_from_slice(&lanes[..out.len()]);
 }

@@ -14,7 +14,7 @@ use kernelwise_types::op::{Operation, Pool2d, PoolKind};
 use kernelwise_types::units::Bytes;
 use kernelwise_types::{InvalidKernelId, KernelSpec, Machine, Technique, Workload};
 
-use super::plane::{PlaneKnobs, fits, name, numerics, problem, seen};
+use super::plane::{PlaneKnobs, fits, name, numerics, problem, seen, store_some};
 use crate::declare::{Needing, spec};
 use crate::isa::Level;
 use crate::pool::{most_pieces, share};
@@ -222,38 +222,41 @@ unsafe fn across<V: Vector, F: Fold<V::Scalar>>(
     joined: &[V::Scalar],
     out: &mut [V::Scalar],
 ) {
+    if stride > 2 {
+        for (at, out) in out.iter_mut().enumerate() {
+            let window = &joined[at * stride..][..taps];
+            *out = window
+                .iter()
+                .fold(F::START, |so_far, &x| fold.take(so_far, x));
+        }
+        return;
+    }
     let mut at = 0;
-    if stride <= 2 {
-        while at + V::LANES <= out.len() {
-            debug_assert!((at + V::LANES - 1) * stride + taps + V::LANES <= joined.len());
-            // SAFETY: the first window of this vector begins at `at · stride`, the last tap of its last
-            // window is inside `joined`, and what is read beyond it is less than two vectors.
-            unsafe {
-                let from = joined.as_ptr().add(at * stride);
-                let load = |tap: usize| V::load(from.add(tap));
-                let mut result = V::splat(F::START);
-                if stride == 1 {
-                    for tap in 0..taps {
-                        result = fold.take_all(result, load(tap));
-                    }
-                } else {
-                    for tap in (0..taps).step_by(2) {
-                        let (even, odd) = load(tap).parted(load(tap + V::LANES));
-                        result = fold.take_all(result, even);
-                        if tap + 1 < taps {
-                            result = fold.take_all(result, odd);
-                        }
+    while at < out.len() {
+        // SAFETY: the first window begins at `at · stride` and ends two vectors before the end of `joined`; what is
+        // read from each of its taps on is less.
+        let result: V = unsafe {
+            let from = joined.as_ptr().add(at * stride);
+            debug_assert!(at * stride + taps - 1 + stride * V::LANES <= joined.len());
+            let load = |tap: usize| V::load(from.add(tap));
+            let mut result = V::splat(F::START);
+            if stride == 1 {
+                for tap in 0..taps {
+                    result = fold.take_all(result, load(tap));
+                }
+            } else {
+                for tap in (0..taps).step_by(2) {
+                    let (even, odd) = load(tap).parted(load(tap + V::LANES));
+                    result = fold.take_all(result, even);
+                    if tap + 1 < taps {
+                        result = fold.take_all(result, odd);
                     }
                 }
-                result.store(out.as_mut_ptr().add(at));
             }
-            at += V::LANES;
-        }
-    }
-    for (at, out) in out.iter_mut().enumerate().skip(at) {
-        let window = &joined[at * stride..][..taps];
-        *out = window
-            .iter()
-            .fold(F::START, |so_far, &x| fold.take(so_far, x));
+            result
+        };
+        // SAFETY: the caller vouches for the instructions.
+        unsafe { store_some(result, &mut out[at..]) };
+        at += V::LANES;
     }
 }

@@ -9,12 +9,12 @@ use kernelwise_backend::{Call, Fault, Hint, HostKernel, Kernel, Knobs, Scratch, 
 use kernelwise_types::op::{Operation, Pool2d, PoolKind};
 use kernelwise_types::{InvalidKernelId, KernelSpec, Machine, Refusal, Technique, Workload};
 
-use super::plane::{PlaneKnobs, fits, name, numerics, problem, seen};
+use super::plane::{PlaneKnobs, fits, name, numerics, problem, seen, store_some};
 use crate::declare::{Needing, spec};
 use crate::isa::Level;
 use crate::pool::share_slice;
 use crate::reduce::fold::{Fold, Largest, Sum};
-use crate::reduce::lanes::{Job, Number, Vector};
+use crate::reduce::lanes::{Job, MOST_LANES, Number, Vector};
 
 /// Windows of `SIDE` x `SIDE`: 2 or 3.
 pub(super) struct WindowPool<T, const SIDE: usize> {
@@ -77,12 +77,11 @@ impl<T: Number<Wide = f64>, const SIDE: usize> Kernel for WindowPool<T, SIDE> {
     }
 
     fn hint(&self) -> Hint {
-        let percent = if self.level == Level::PORTABLE {
-            40
-        } else {
-            75
-        };
-        Hint::percent(percent)
+        match (SIDE, self.level) {
+            (_, Level::PORTABLE) => Hint::percent(35),
+            (3, _) => Hint::percent(45),
+            _ => Hint::percent(55),
+        }
     }
 }
 
@@ -164,58 +163,75 @@ impl<T: Number<Wide = f64>, F: Fold<T>, const SIDE: usize> Job<T> for Windows<'_
         ) = self;
         let Pool2d { h, w, .. } = *op;
         let pad = op.pad[1];
-        let share = match op.kind {
-            PoolKind::Max => T::ONE,
-            PoolKind::Avg => T::narrow(1.0 / (SIDE * SIDE) as f64),
-        };
         let average = op.kind == PoolKind::Avg;
+        let share = T::narrow(1.0 / (SIDE * SIDE) as f64);
         for (row, out) in (first..).zip(out.chunks_exact_mut(q)) {
             let plane = &x[row / p * h * w..][..h * w];
             let rows = seen(row % p, 2, SIDE, op.pad[0], h);
-            let mut at = 0;
-            while at < q {
-                let left = (2 * at).wrapping_sub(pad);
-                // A vector of windows reads two vectors, and for a third tap two more, shifted by two places.
-                let reach = 2 * V::LANES + if SIDE == 3 { 2 } else { 0 };
-                let inside = 2 * at >= pad && left + reach <= w && at + V::LANES <= q;
-                if inside {
-                    // SAFETY: all reads are inside a row of the plane, all writes inside the row of results,
-                    // as was just asked; the caller vouches for the instructions.
-                    unsafe {
-                        let mut lanes = [V::splat(F::START); 3];
-                        let mut next = V::splat(F::START);
-                        for row in rows.clone() {
-                            let from = plane.as_ptr().add(row * w + left);
-                            lanes[0] = fold.take_all(lanes[0], V::load(from));
-                            lanes[1] = fold.take_all(lanes[1], V::load(from.add(V::LANES)));
-                            if SIDE == 3 {
-                                lanes[2] = fold.take_all(lanes[2], V::load(from.add(2)));
-                                next = fold.take_all(next, V::load(from.add(V::LANES + 2)));
-                            }
-                        }
-                        let (even, odd) = lanes[0].parted(lanes[1]);
-                        let mut result = fold.join_all(even, odd);
-                        if SIDE == 3 {
-                            result = fold.join_all(result, lanes[2].parted(next).0);
-                        }
-                        if average {
-                            result = result.times(V::splat(share));
-                        }
-                        result.store(out.as_mut_ptr().add(at));
+            let rows = plane[rows.start * w..rows.end * w].chunks_exact(w);
+            for (number, out) in out.chunks_mut(V::LANES).enumerate() {
+                let left = 2 * number * V::LANES;
+                // SAFETY: the caller vouches for the instructions.
+                unsafe {
+                    let mut result = windows::<V, F, SIDE>(fold, rows.clone(), left, pad);
+                    if average {
+                        result = result.times(V::splat(share));
                     }
-                    at += V::LANES;
-                    continue;
+                    store_some(result, out);
                 }
-                let mut result = F::START;
-                for row in rows.clone() {
-                    let columns = seen(at, 2, SIDE, pad, w);
-                    for &element in &plane[row * w..][..w][columns] {
-                        result = fold.take(result, element);
-                    }
-                }
-                out[at] = if average { result.times(share) } else { result };
-                at += 1;
             }
         }
+    }
+}
+
+/// A vector of windows, the first of which begins at `left` in the padded rows.
+///
+/// # Safety
+/// The processor has the instructions of `V`.
+#[inline(always)]
+unsafe fn windows<'a, V: Vector, F: Fold<V::Scalar>, const SIDE: usize>(
+    fold: F,
+    rows: impl Iterator<Item = &'a [V::Scalar]>,
+    left: usize,
+    pad: usize,
+) -> V {
+    // Two vectors of columns, and one column more for the third tap of the last window.
+    let reach = 2 * V::LANES + if SIDE == 3 { 1 } else { 0 };
+    // SAFETY: the caller vouches for the instructions; where memory is read, `reach` elements were found to be there.
+    unsafe {
+        let mut joined = [V::splat(F::START); 2];
+        let mut last = F::START;
+        let mut join = |from: *const V::Scalar| {
+            for (half, joined) in joined.iter_mut().enumerate() {
+                *joined = fold.take_all(*joined, V::load(from.add(half * V::LANES)));
+            }
+            if SIDE == 3 {
+                last = fold.take(last, *from.add(2 * V::LANES));
+            }
+        };
+        for row in rows {
+            let inside = left
+                .checked_sub(pad)
+                .and_then(|left| row.get(left..left + reach));
+            if let Some(inside) = inside {
+                join(inside.as_ptr());
+                continue;
+            }
+            // At an edge: what there is, between paddings.
+            let mut edge = [F::START; 2 * MOST_LANES + 1];
+            let skipped = pad.saturating_sub(left).min(edge.len());
+            let from = left.saturating_sub(pad).min(row.len());
+            let length = (row.len() - from).min(reach - skipped.min(reach));
+            edge[skipped..skipped + length].copy_from_slice(&row[from..from + length]);
+            join(edge.as_ptr());
+        }
+        let (even, odd) = joined[0].parted(joined[1]);
+        let result = fold.join_all(even, odd);
+        if SIDE == 2 {
+            return result;
+        }
+        // The third tap of a window is the first of the next: the even columns, moved down by one.
+        let third = even.reversed().moved_up(1, V::splat(last)).reversed();
+        fold.join_all(result, third)
     }
 }

@@ -7,8 +7,12 @@
 
 use super::lanes::{MOST_LANES, Number, Vector};
 
-/// Elements of a run, or rows of a block, that are folded before a new partial result begins.
+/// Elements of a run that are folded before a new partial result begins.
 pub(crate) const CUT: usize = 4096;
+
+/// Rows that are joined before the totals are loaded and stored again. A guess between few, where that happens often, and
+/// many, where a wide tensor is read in small pieces far apart.
+const ROWS: usize = 32;
 
 /// How a number is made of many.
 ///
@@ -202,7 +206,7 @@ pub(crate) unsafe fn fold_columns<V, F, const U: usize>(
 {
     let mut cut = rows.start;
     while cut < rows.end {
-        let rows = cut..rows.end.min(cut + CUT);
+        let rows = cut..rows.end.min(cut + ROWS);
         let mut column = 0;
         // SAFETY: the caller vouches for the instructions and the rows; blocks end inside `so_far`, which is
         // as long as they are.

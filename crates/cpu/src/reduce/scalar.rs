@@ -1,5 +1,4 @@
-//! One element after the other, along any strides. Sums of `f32` are kept in `f64`, which costs a loop that waits
-//! for its additions nothing.
+//! One element after the other, along any strides. Sums of `f32` are kept in `f64`.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;

@@ -78,7 +78,12 @@ fn unroll_is_the_number_of_partial_results() {
                 unroll,
             }
             .setting();
-            outputs::<f32, f32>(kernel.as_ref(), &workload, &[x.clone()], &setting)[0][0]
+            outputs::<f32, f32>(
+                kernel.as_ref(),
+                &workload,
+                std::slice::from_ref(&x),
+                &setting,
+            )[0][0]
         };
         let sums = [sum(1), sum(2), sum(4), sum(8)];
         // Fewer elements share a lane with the large one, so less is lost.
@@ -104,7 +109,12 @@ fn threads_and_schedule_cut_the_elements_and_the_same_way_each_time() {
     assert_eq!((room(1, 0), room(1, 1)), (0, 0));
     assert_eq!((room(2, 0), room(2, 1)), (2 * 4 + 64, 16 * 4 + 64));
     let sum = |setting: &Setting| {
-        outputs::<f32, f32>(kernel.as_ref(), &workload, &[x.clone()], setting)[0][0]
+        outputs::<f32, f32>(
+            kernel.as_ref(),
+            &workload,
+            std::slice::from_ref(&x),
+            setting,
+        )[0][0]
     };
     for schedule in [0, 1] {
         let setting = setting(2, schedule);
@@ -129,7 +139,7 @@ fn pairs_keep_what_rows_lose() {
         let exact = f64::from(0.1f32) * (x.len() / results) as f64;
         let sum = |kernel: &dyn HostKernel, knob: u32| {
             let setting = Setting::new([1, 0, knob]);
-            outputs::<f32, f32>(kernel, &workload, &[x.clone()], &setting)[0][0]
+            outputs::<f32, f32>(kernel, &workload, std::slice::from_ref(&x), &setting)[0][0]
         };
         let error = |sum: f32| (f64::from(sum) - exact).abs() / exact;
         let [small, large] = [64, 1024].map(|leaf| sum(pairwise.as_ref(), leaf));

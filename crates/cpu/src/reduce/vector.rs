@@ -39,7 +39,8 @@ knobs! {
 }
 
 knobs! {
-    /// How others are cut: integers and places do not wait for their sums, so four vectors do for all.
+    /// How reductions of integers, and places, are cut. They always keep four vectors: each number of vectors is compiled for
+    /// every kind and type, and here that was not worth the size of the build.
     pub(super) struct CutKnobs {
         /// Threads that work at once.
         threads,
@@ -85,6 +86,10 @@ pub(super) struct Crew {
     pub(super) schedule: Schedule,
 }
 
+/// What computes and what joins, behind pointers: there are many of both, and the sharing need not be compiled for each.
+type Part<'a, R> = dyn Fn(usize, Range<usize>, &mut [R]) + Sync + 'a;
+type Join<'a, R> = dyn Fn(usize, &mut dyn Iterator<Item = R>) -> R + 'a;
+
 /// Columns that stay together when results are shared out.
 const TOGETHER: usize = 64;
 
@@ -116,15 +121,14 @@ impl Crew {
     }
 
     /// Computes all results: `part` gets a range of results, which of the elements of each to look at, and where to
-    /// put what it makes of them; `join` makes one of what came of all parts of a result. Behind pointers, for there are
-    /// many kinds of both, and only what they do inside has to be compiled for each.
+    /// put what it makes of them; `join` makes one of what came of all parts of a result.
     pub(super) fn reduce<R: Plain>(
         &self,
         frame: &Frame,
         out: &mut [R],
         scratch: &mut Scratch,
-        part: &(dyn Fn(usize, Range<usize>, &mut [R]) + Sync),
-        join: &dyn Fn(usize, &mut dyn Iterator<Item = R>) -> R,
+        part: &Part<'_, R>,
+        join: &Join<'_, R>,
     ) -> Result<(), Fault> {
         let (parts, depth) = (self.parts(frame), frame.depth());
         if parts == 1 {

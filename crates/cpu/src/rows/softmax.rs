@@ -67,7 +67,7 @@ impl<T: Float> Kernel for SoftmaxRows<T> {
         match (self.method, self.level) {
             (_, Level::PORTABLE) => Hint::percent(15),
             (Method::TwoPass, _) => Hint::percent(45).best_for(0..=1 << 20),
-            (Method::Online, _) => Hint::percent(45).best_for(1 << 20..=u64::MAX),
+            (Method::Online, _) => Hint::percent(35).best_for(1 << 20..=u64::MAX),
         }
     }
 }

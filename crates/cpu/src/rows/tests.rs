@@ -187,7 +187,7 @@ fn blocks_are_cut_where_threads_would_be_idle() {
         outputs::<f32, f32>(
             kernel.as_ref(),
             &workload,
-            &[x.clone()],
+            std::slice::from_ref(&x),
             &Setting::new([2, 0, block]),
         )
     };

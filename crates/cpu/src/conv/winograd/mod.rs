@@ -372,14 +372,14 @@ impl<A: Algorithm> Vectorised for Filters<'_, A> {
                         }
                     }
                     let points = transform::filter::<A, V>(square);
-                    for y in 0..A::POINTS {
-                        for x in 0..A::POINTS {
+                    for (y, row) in points.iter().enumerate().take(A::POINTS) {
+                        for (x, point) in row.iter().enumerate().take(A::POINTS) {
                             let start = (y * A::POINTS + x) * apart
                                 + k * self.plan.channels
                                 + vector * V::LANES;
                             let to = self.into.part(start, V::LANES);
                             debug_assert_eq!(to.len(), V::LANES);
-                            points[y][x].store(to.as_mut_ptr());
+                            (*point).store(to.as_mut_ptr());
                         }
                     }
                 }
