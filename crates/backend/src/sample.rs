@@ -1,6 +1,8 @@
 //! Tensors made up for tests and benchmarks: every element type, values that are easy or hard, memory that
 //! is convenient or not.
 
+use std::ops::{Deref, DerefMut};
+
 use half::{bf16, f16};
 use kernelwise_types::op::{FftKind, Operand, Operation};
 use kernelwise_types::{
@@ -26,7 +28,7 @@ pub enum Values {
 /// How a tensor lies in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrangement {
-    /// Without gaps, as the allocator aligns it.
+    /// Without gaps, beginning with a cache line.
     Contiguous,
     /// Without gaps, beginning one element further.
     Offset,
@@ -90,6 +92,59 @@ impl Arrangement {
 /// Elements between two rows.
 const GAP: usize = 3;
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Memory that begins with a cache line, so that where the allocator happens to put a tensor decides neither a test nor
+/// a time.
+#[derive(Debug)]
+struct Lined<T> {
+    memory: Vec<T>,
+    first: usize,
+    length: usize,
+}
+
+impl<T: Copy> Lined<T> {
+    fn filled(value: T, length: usize) -> Self {
+        let spare = LINE / size_of::<T>();
+        let memory = vec![value; length + spare];
+        Self {
+            first: memory.as_ptr().align_offset(LINE).min(spare),
+            memory,
+            length,
+        }
+    }
+}
+
+impl<T: Copy> Clone for Lined<T> {
+    fn clone(&self) -> Self {
+        let Some(&value) = self.first() else {
+            return Self {
+                memory: Vec::new(),
+                first: 0,
+                length: 0,
+            };
+        };
+        let mut copy = Self::filled(value, self.length);
+        copy.copy_from_slice(self);
+        copy
+    }
+}
+
+impl<T> Deref for Lined<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.memory[self.first..][..self.length]
+    }
+}
+
+impl<T> DerefMut for Lined<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.memory[self.first..][..self.length]
+    }
+}
+
 /// A tensor that owns its memory.
 #[derive(Debug, Clone)]
 pub struct Tensor {
@@ -102,13 +157,13 @@ macro_rules! data {
     ($($variant:ident = $rust:ty),* $(,)?) => {
         #[derive(Debug, Clone)]
         enum Data {
-            $($variant(Vec<$rust>),)*
+            $($variant(Lined<$rust>),)*
         }
 
         impl Data {
             fn filled(dtype: DType, length: usize, canary: u8) -> Self {
                 match dtype {
-                    $(DType::$variant => Self::$variant(vec![<$rust as Sample>::canary(canary); length]),)*
+                    $(DType::$variant => Self::$variant(Lined::filled(<$rust as Sample>::canary(canary), length)),)*
                 }
             }
         }
@@ -187,7 +242,7 @@ macro_rules! data {
             pub fn same_memory(&self, other: &Self) -> bool {
                 match (&self.data, &other.data) {
                     $((Data::$variant(a), Data::$variant(b)) => {
-                        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.bits() == b.bits())
+                        a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.bits() == b.bits())
                     })*
                     _ => false,
                 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kernelwise_backend::sample::Tensor;
-use kernelwise_backend::{Call, Fault, ReferenceKernel, Scratch, Setting, Terms, run};
+use kernelwise_backend::{Call, ReferenceKernel, Scratch, Setting, Terms, run};
 use kernelwise_measure::stats::{MIN_SAMPLES, location};
 use kernelwise_measure::{Clock, Contender, Ending, Race, Sampler, TscClock};
 use kernelwise_types::{Numerics, Technique, TensorView, TensorViewMut, ViewError, Workload};
@@ -374,6 +374,7 @@ impl Contest<'_> {
         // The budget is kept by the same clock: on a busy machine one thread then takes longer, and not fewer samples.
         let sampler = Sampler::new(clock)
             .warm_up(1)
+            .lead_in(1)
             .max_rounds(rounds)
             .budget(budget)
             .seed(self.options.seed)

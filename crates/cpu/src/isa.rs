@@ -165,6 +165,22 @@ fn neon<B: Body>(body: B) -> B::Output {
     body.run()
 }
 
+/// The same value, about which the compiler knows nothing: what it cannot see through it keeps in a register, rather than
+/// compute it anew from its neighbours.
+#[inline(always)]
+pub(crate) fn opaque(value: isize) -> isize {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    if cfg!(not(miri)) {
+        let mut value = value;
+        // SAFETY: no instruction is emitted; the value stays in its register.
+        unsafe {
+            std::arch::asm!("/* {0} */", inout(reg) value, options(pure, nomem, nostack, preserves_flags));
+        }
+        return value;
+    }
+    value
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

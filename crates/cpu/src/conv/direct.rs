@@ -22,7 +22,7 @@ use super::mend;
 use super::tensors::{Shared, Sharing, Tensors};
 use super::vector::{MOST_LANES, Vector, Vectorised, lanes, vectorised};
 use crate::declare::{Needing, spec};
-use crate::isa::Level;
+use crate::isa::{Level, opaque};
 use crate::pool::{Schedule, most_pieces, share};
 
 knobs! {
@@ -231,9 +231,8 @@ impl Vectorised for Band<'_> {
             for (first, count) in blocks(columns.output, self.plan.windows) {
                 // SAFETY: the caller has the level of V; windows `first` to `first + count` lie in the row.
                 unsafe {
-                    match columns.stride {
-                        1 => self.windows::<V, 1>(line, first, count),
-                        2 => self.windows::<V, 2>(line, first, count),
+                    match columns.taps {
+                        3 => self.windows::<V, 3>(line, first, count),
                         _ => self.windows::<V, 0>(line, first, count),
                     }
                 }
@@ -243,12 +242,13 @@ impl Vectorised for Band<'_> {
 }
 
 impl Band<'_> {
-    /// Computes `count` neighbouring windows of a row; `STRIDE` is their distance, 0 if it is only known at run time.
+    /// Computes `count` neighbouring windows of a row; `TAPS` is how wide the filters are, 0 if it is only known at run
+    /// time. Rows of three taps are so short that a loop over them costs as much as what it repeats.
     ///
     /// # Safety
     /// The processor has the level of `V`, and there are so many windows from `first` on.
     #[inline(always)]
-    unsafe fn windows<V: Vector, const STRIDE: usize>(
+    unsafe fn windows<V: Vector, const TAPS: usize>(
         &self,
         line: usize,
         first: usize,
@@ -257,14 +257,14 @@ impl Band<'_> {
         // SAFETY: the caller's promise.
         unsafe {
             match count {
-                1 => self.block::<V, STRIDE, 1>(line, first),
-                2 => self.block::<V, STRIDE, 2>(line, first),
-                3 => self.block::<V, STRIDE, 3>(line, first),
-                4 => self.block::<V, STRIDE, 4>(line, first),
-                5 => self.block::<V, STRIDE, 5>(line, first),
-                6 => self.block::<V, STRIDE, 6>(line, first),
-                7 => self.block::<V, STRIDE, 7>(line, first),
-                _ => self.block::<V, STRIDE, 8>(line, first),
+                1 => self.block::<V, TAPS, 1>(line, first),
+                2 => self.block::<V, TAPS, 2>(line, first),
+                3 => self.block::<V, TAPS, 3>(line, first),
+                4 => self.block::<V, TAPS, 4>(line, first),
+                5 => self.block::<V, TAPS, 5>(line, first),
+                6 => self.block::<V, TAPS, 6>(line, first),
+                7 => self.block::<V, TAPS, 7>(line, first),
+                _ => self.block::<V, TAPS, 8>(line, first),
             }
         }
     }
@@ -274,7 +274,7 @@ impl Band<'_> {
     /// # Safety
     /// The processor has the level of `V`, and there are so many windows from `first` on.
     #[inline(always)]
-    unsafe fn block<V: Vector, const STRIDE: usize, const WINDOWS: usize>(
+    unsafe fn block<V: Vector, const TAPS: usize, const WINDOWS: usize>(
         &self,
         line: usize,
         first: usize,
@@ -285,22 +285,23 @@ impl Band<'_> {
         let (z, y) = (line / rows.output, line % rows.output);
         let corner =
             (z * slices.stride * height + y * rows.stride) * width + first * columns.stride;
-        let stride = if STRIDE == 0 { columns.stride } else { STRIDE };
+        let taps = if TAPS == 0 { columns.taps } else { TAPS };
+        // Left to itself the compiler walks from window to window by repeated addition.
+        let mut windows = [0isize; WINDOWS];
+        for (i, window) in windows.iter_mut().enumerate().skip(1) {
+            *window = opaque((i * columns.stride) as isize);
+        }
         // SAFETY: the caller has the level of V.
         let mut sums = [[unsafe { V::splat(0.0) }; VECTORS]; WINDOWS];
         let mut filters = self.turned.as_ptr();
-        let plane = depth * height * width;
-        for channel in 0..geometry.group_channels() {
-            for t in 0..slices.taps {
-                for r in 0..rows.taps {
-                    let row = channel * plane
-                        + corner
-                        + (t * slices.dilation * height + r * rows.dilation) * width;
-                    for s in 0..columns.taps {
-                        let from = self
-                            .source
-                            .as_ptr()
-                            .wrapping_add(row + s * columns.dilation);
+        let mut channel = self.source.as_ptr().wrapping_add(corner);
+        for _ in 0..geometry.group_channels() {
+            let mut slice = channel;
+            for _ in 0..slices.taps {
+                let mut row = slice;
+                for _ in 0..rows.taps {
+                    let mut from = row;
+                    for _ in 0..taps {
                         // SAFETY: with padding copied, all taps of a window lie inside the source; `turned`
                         // has one block of channels for every channel and tap, in this order.
                         unsafe {
@@ -309,16 +310,20 @@ impl Band<'_> {
                                 *lanes = V::load(filters.add(v * V::LANES));
                             }
                             filters = filters.wrapping_add(VECTORS * V::LANES);
-                            for (i, sums) in sums.iter_mut().enumerate() {
-                                let pixel = V::splat(from.add(i * stride).read());
+                            for (sums, window) in sums.iter_mut().zip(windows) {
+                                let pixel = V::splat(from.offset(window).read());
                                 for (sum, lanes) in sums.iter_mut().zip(lanes) {
                                     *sum = lanes.multiply_add(pixel, *sum);
                                 }
                             }
                         }
+                        from = from.wrapping_add(columns.dilation);
                     }
+                    row = row.wrapping_add(rows.dilation * width);
                 }
+                slice = slice.wrapping_add(slices.dilation * height * width);
             }
+            channel = channel.wrapping_add(depth * height * width);
         }
         let mut turned = [[0f32; VECTORS * MOST_LANES]; WINDOWS];
         for (turned, sums) in turned.iter_mut().zip(sums) {

@@ -518,13 +518,6 @@ fn tiles_follow_the_caches() {
         |size, row_bytes| Tiles::for_product::<f64>(Level::PORTABLE, &tiny, size, row_bytes);
     assert_eq!(product((99, 3 * width, 99), None).kc, 512, "narrow");
     assert_eq!(product((99, 4 * width, 99), None).kc, of(&tiny).kc);
-    let packs = |m, n, k, row_bytes| product((m, n, k), Some(row_bytes)).pack_b;
-    assert!(!packs(1000, 96, 96, 96 * 8), "small, in whole lines");
-    assert!(packs(1000, 96, 96, 95 * 8), "lines are cut");
-    assert!(!packs(1000, 2 * width, 96, 95 * 8), "but few");
-    assert!(packs(1000, 96, 96, 4096), "rows drive each other out");
-    assert!(packs(1000, 960, 960, 960 * 8), "large");
-    assert!(!packs(64, 960, 960, 4096), "few rows");
     assert!(product((64, 960, 960), None).pack_b, "no neighbours");
 }
 

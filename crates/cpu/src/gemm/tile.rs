@@ -5,7 +5,7 @@ use std::ops::{Add, Mul};
 use kernelwise_types::Element;
 
 use super::source::Panel;
-use crate::isa::Level;
+use crate::isa::{Level, opaque};
 
 /// Most lanes across one tile: four vectors of sixteen.
 pub(super) const MOST_LANES: usize = 64;
@@ -250,21 +250,6 @@ unsafe fn step<V: Vector, const ROWS: usize, const VECTORS: usize, const EDGE: b
             }
         }
     }
-}
-
-/// The same value, about which the compiler knows nothing.
-#[inline(always)]
-fn opaque(value: isize) -> isize {
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    if cfg!(not(miri)) {
-        let mut value = value;
-        // SAFETY: no instruction is emitted; the value stays in its register.
-        unsafe {
-            std::arch::asm!("/* {0} */", inout(reg) value, options(pure, nomem, nostack, preserves_flags));
-        }
-        return value;
-    }
-    value
 }
 
 /// Independent sums per element of a tile of so many vectors: two multipliers with a latency of four want

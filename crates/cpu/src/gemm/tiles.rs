@@ -54,12 +54,11 @@ const TILES_IN_A_BLOCK: usize = 4;
 const LEAST_DEPTH: usize = 64;
 const MOST_DEPTH: usize = 512;
 
-/// Panels of a result that is narrow, and of one that is hardly more than one panel.
-const FEW_PANELS: usize = 3;
-const ONE_PANEL: usize = 2;
+/// Rows of a panel that are being used, or fetched ahead of their use.
+const ROWS_FETCHED: usize = 64;
 
-/// Rows of the left operand up to which packing the right one does not pay.
-const FEW_ROWS: usize = 64;
+/// Panels of a result that is narrow.
+const FEW_PANELS: usize = 3;
 
 /// Bytes of a cache line, and the distance at which lines share a place in the first cache of most processors.
 const LINE: usize = 64;
@@ -85,25 +84,30 @@ impl Tiles {
     /// the values in a row are neighbours.
     ///
     /// A result of a few panels is cut as little as possible along the depth: what is in the caches then is mostly
-    /// the left operand, which does not come back. The right operand is read in place if few rows meet it, or if it
-    /// stays in the second level and its rows begin with a line, or are so short that this does not matter, and do not
-    /// drive each other out.
+    /// the left operand, which does not come back. The right operand is read in place if a panel of it finds room in the
+    /// first level where it lies, or if too few tiles meet it to earn the copy back. Rows a power of two apart drive each
+    /// other out; then even a second tile does.
     pub(crate) fn for_product<T: Real>(
         level: Level,
         caches: &Caches,
         (m, n, k): (usize, usize, usize),
         row_bytes: Option<usize>,
     ) -> Self {
-        let width = T::kernels(level).width();
+        let kernels = T::kernels(level);
+        let width = kernels.width();
         let mut tiles = Self::for_caches::<T>(level, caches);
         if n <= FEW_PANELS * width {
             tiles.kc = MOST_DEPTH;
         }
         if let Some(row_bytes) = row_bytes {
-            let stays = k.saturating_mul(n).saturating_mul(size_of::<T>()) <= caches.l2;
-            let whole = n <= ONE_PANEL * width || row_bytes.is_multiple_of(LINE);
-            let apart = !row_bytes.is_multiple_of(CONFLICT);
-            tiles.pack_b = !(m <= FEW_ROWS || stays && whole && apart);
+            let panel = n.min(width) * size_of::<T>();
+            let room = rows_in_place(caches.l1, row_bytes, panel);
+            let earns = if room < ROWS_FETCHED {
+                kernels.rows(kernels.usual)
+            } else {
+                tiles.mc
+            };
+            tiles.pack_b = m > earns && k.min(tiles.kc) > room;
         }
         tiles
     }
@@ -115,5 +119,50 @@ impl Tiles {
             pack_b: self.pack_a,
             ..*self
         }
+    }
+}
+
+/// How many rows of a panel, so many bytes wide and `row_bytes` apart, the first cache can hold at once.
+fn rows_in_place(l1: usize, row_bytes: usize, panel: usize) -> usize {
+    // Rows that do not begin with a line reach into one more.
+    let straddles = usize::from(!row_bytes.is_multiple_of(LINE));
+    let lines = (panel.div_ceil(LINE) + straddles) * LINE;
+    // Lines lie at multiples of what the distance and the cache's period have in common.
+    let common = 1usize << row_bytes.trailing_zeros().min(CONFLICT.trailing_zeros());
+    l1 / lines.max(common)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_a_power_of_two_apart_share_few_places() {
+        // 32 KiB in ways of 4 KiB: eight lines to each place.
+        assert_eq!(rows_in_place(32 << 10, 4096, 64), 8);
+        assert_eq!(rows_in_place(32 << 10, 8192, 64), 8);
+        assert_eq!(rows_in_place(32 << 10, 1024, 64), 32);
+        assert_eq!(rows_in_place(32 << 10, 4096 + 64, 64), 512);
+        assert_eq!(rows_in_place(32 << 10, 1024, 2048), 16);
+        // Every row of 100 values touches two lines.
+        assert_eq!(rows_in_place(32 << 10, 400, 64), 256);
+    }
+
+    #[test]
+    fn the_right_operand_is_packed_where_it_would_not_stay() {
+        let caches = Caches {
+            l1: 32 << 10,
+            l2: 512 << 10,
+        };
+        let packs = |m, n, k| {
+            let row = Some(n * size_of::<f32>());
+            Tiles::for_product::<f32>(Level::PORTABLE, &caches, (m, n, k), row).pack_b
+        };
+        assert!(!packs(64, 64, 64), "it stays");
+        assert!(packs(256, 256, 256), "it would drive itself out");
+        assert!(!packs(1, 256, 256), "it is read only once");
+        assert!(packs(100, 100, 10_000), "it is too deep");
+        assert!(!packs(12, 500, 500), "too few rows meet it");
+        assert!(packs(12, 1024, 500), "it drives itself out at once");
     }
 }

@@ -11,6 +11,9 @@
 //! 4. **Rounds.** Every contender gives one sample per round, in an order shuffled anew each time, so
 //!    that what the machine does meanwhile meets all of them alike and none always runs in the wake of
 //!    the same neighbour.
+//!    With a [lead-in](Sampler::lead_in) each sample follows untimed calls of the same contender: then it is
+//!    the time of a call among others like it, not of one that first fetches its data back from where the
+//!    previous contender drove it.
 //! 5. **Enough?** Before each sample: cancelled, then out of budget. Before each round: nobody left,
 //!    all rounds run, every location precise enough after the fewest rounds.
 //!
@@ -64,6 +67,7 @@ pub struct Sampler<'a> {
     clock: &'a dyn Clock,
     wall: Option<&'a dyn Clock>,
     warm_up: u32,
+    lead_in: u32,
     min_rounds: usize,
     max_rounds: usize,
     precision: f64,
@@ -91,7 +95,7 @@ impl Lane<'_> {
 }
 
 impl<'a> Sampler<'a> {
-    /// A sampler on this clock: 3 calls of warm-up, 15 to 100 rounds, 0.5 % precision, 2 s in all,
+    /// A sampler on this clock: 3 calls of warm-up, no lead-in, 15 to 100 rounds, 0.5 % precision, 2 s in all,
     /// samples of at least 20 µs, no limit on a single sample, seed 0.
     ///
     /// Half a per cent for each of two contenders leaves a ratio uncertain by less than half of the
@@ -101,6 +105,7 @@ impl<'a> Sampler<'a> {
             clock,
             wall: None,
             warm_up: 3,
+            lead_in: 0,
             min_rounds: 15,
             max_rounds: 100,
             precision: 0.005,
@@ -125,6 +130,14 @@ impl<'a> Sampler<'a> {
     pub fn warm_up(self, calls: u32) -> Self {
         Self {
             warm_up: calls,
+            ..self
+        }
+    }
+
+    /// Calls of a contender before each of its samples in the rounds; they are not timed.
+    pub fn lead_in(self, calls: u32) -> Self {
+        Self {
+            lead_in: calls,
             ..self
         }
     }
@@ -155,7 +168,7 @@ impl<'a> Sampler<'a> {
     }
 
     /// Time for the whole race, warm-up included. It goes before the fewest rounds, and is overrun by
-    /// one sample at most.
+    /// one sample with its lead-in at most.
     pub fn budget(self, budget: Duration) -> Self {
         Self { budget, ..self }
     }
@@ -271,6 +284,9 @@ impl<'a> Sampler<'a> {
                 }
                 if let Some(stop) = self.interrupted(started) {
                     return stop;
+                }
+                if self.lead_in > 0 {
+                    self.sample(lane, self.lead_in.into());
                 }
                 let batch = lane.batch;
                 if let Some(took) = self.sample(lane, batch) {

@@ -40,6 +40,32 @@ fn warm_up_is_thrown_away_and_precision_ends_the_race() {
 }
 
 #[test]
+fn a_lead_in_takes_the_cost_of_changing_places_out_of_the_samples() {
+    let clock = ScriptedClock::new();
+    let samples = |calls: u32| {
+        let last = Cell::new("nobody");
+        // Ten, and forty after somebody else.
+        let body = |name: &'static str| {
+            let (clock, last) = (&clock, &last);
+            Contender::new(name, move || {
+                clock.advance(if last.replace(name) == name { 10 } else { 40 });
+                Ok::<_, String>(())
+            })
+        };
+        let sampler = unbatched(&clock)
+            .lead_in(calls)
+            .min_rounds(20)
+            .max_rounds(20);
+        let race = sampler.run(vec![body("a"), body("b")]);
+        assert_eq!(race.rounds, 20);
+        let all = race.entries.into_iter().flat_map(|entry| entry.samples_ns);
+        all.collect::<Vec<f64>>()
+    };
+    assert!(samples(0).contains(&40.0));
+    assert!(samples(1).iter().all(|ns| *ns == 10.0));
+}
+
+#[test]
 fn noise_keeps_the_race_going_to_its_last_round() {
     let clock = ScriptedClock::new();
     let noisy: Vec<u64> = (0..200).map(|i| 100 + 37 * i % 100).collect();

@@ -6,7 +6,7 @@
 use kernelwise_types::Element;
 
 use super::square::{self, SquareFn};
-use crate::isa::Level;
+use crate::isa::{Level, opaque};
 
 /// A vector of one level.
 ///
@@ -143,23 +143,6 @@ pub(super) unsafe fn tile<V: Lanes, const R: usize, const C: usize, const EDGE: 
             to = to.wrapping_offset(tile.c_row);
         }
     }
-}
-
-/// The same number, of which the compiler knows nothing: it would otherwise walk from row to row by repeated
-/// addition, a chain longer than the arithmetic.
-#[inline(always)]
-fn opaque(number: isize) -> isize {
-    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
-    {
-        let mut number = number;
-        // SAFETY: there is no instruction in it; the number stays in its register.
-        unsafe {
-            std::arch::asm!("/* {0} */", inout(reg) number, options(pure, nomem, nostack, preserves_flags));
-        }
-        number
-    }
-    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
-    number
 }
 
 /// The tiles of one width, for each of the row counts.
