@@ -30,6 +30,7 @@ mod fault;
 mod host;
 mod kernel;
 mod own;
+mod pages;
 pub mod prior;
 pub mod sample;
 mod scratch;

@@ -12,6 +12,8 @@ use num_complex::Complex;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use crate::pages;
+
 /// What numbers a tensor holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
@@ -96,7 +98,8 @@ const GAP: usize = 3;
 const LINE: usize = 64;
 
 /// Memory that begins with a cache line, so that where the allocator happens to put a tensor decides neither a test nor
-/// a time.
+/// a time. Large blocks ask for large pages, as the calibration does: with small ones, kernels that stream would all wait
+/// for address translation.
 #[derive(Debug)]
 struct Lined<T> {
     memory: Vec<T>,
@@ -107,7 +110,9 @@ struct Lined<T> {
 impl<T: Copy> Lined<T> {
     fn filled(value: T, length: usize) -> Self {
         let spare = LINE / size_of::<T>();
-        let memory = vec![value; length + spare];
+        let mut memory = Vec::with_capacity(length + spare);
+        pages::ask_for_large(memory.spare_capacity_mut());
+        memory.resize(length + spare, value);
         Self {
             first: memory.as_ptr().align_offset(LINE).min(spare),
             memory,

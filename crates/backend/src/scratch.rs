@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{self, Layout};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use half::{bf16, f16};
@@ -14,13 +15,10 @@ use kernelwise_types::units::Bytes;
 use num_complex::Complex;
 
 use crate::fault::Fault;
+use crate::pages;
 
 /// Alignment of every slice: a cache line, and a vector register of 512 bits.
 const ALIGNMENT: usize = 64;
-
-/// Size of a large page on the platforms that offer them unasked.
-#[cfg(target_os = "linux")]
-const LARGE_PAGE: usize = 2 << 20;
 
 /// Element types for which every pattern of bits is a value. Sealed by being a list of element types.
 pub trait Plain: Element {}
@@ -115,9 +113,8 @@ impl Scratch {
     }
 
     fn alignment(&self) -> usize {
-        #[cfg(target_os = "linux")]
         if self.large_pages {
-            return LARGE_PAGE;
+            return pages::LARGE;
         }
         ALIGNMENT
     }
@@ -144,15 +141,14 @@ impl Scratch {
         let start = NonNull::new(start).ok_or_else(refused)?;
         self.release();
         self.block = Some((start, layout));
-        #[cfg(target_os = "linux")]
         if self.large_pages {
-            let whole = (size - self.offset()) / LARGE_PAGE * LARGE_PAGE;
-            // SAFETY: the range lies in the allocation just made; advice changes no contents. Being
-            // refused leaves ordinary pages, which is what a request means.
-            let _ = unsafe {
-                let first = start.as_ptr().add(self.offset());
-                rustix::mm::madvise(first.cast(), whole, rustix::mm::Advice::LinuxHugepage)
+            let offset = self.offset();
+            // SAFETY: the range lies in the allocation just made, which nobody else knows yet.
+            let room = unsafe {
+                let first = start.as_ptr().add(offset).cast::<MaybeUninit<u8>>();
+                std::slice::from_raw_parts_mut(first, size - offset)
             };
+            pages::ask_for_large(room);
         }
         Ok(())
     }
@@ -289,7 +285,7 @@ mod tests {
         let mut scratch = Scratch::new().with_large_pages();
         scratch.reserve(Bytes(8 << 20)).unwrap();
         let address = scratch.slice::<u8>(1).unwrap().as_ptr().addr();
-        assert_eq!(address % LARGE_PAGE, 0);
+        assert_eq!(address % pages::LARGE, 0);
         let Ok(maps) = std::fs::read_to_string("/proc/self/smaps") else {
             return kernelwise_testing::skip("proc", "/proc/self/smaps is not readable");
         };

@@ -32,7 +32,7 @@ pub(crate) enum Format {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Learn which kernels are fastest here (says what the program can do until kernels are built in)
+    /// Learn which kernels are fastest here (says what the program can do until it can remember)
     Learn,
     /// Show what this machine is, how busy it is and, with --calibrate, how fast it can be
     Probe(Probe),

@@ -73,7 +73,7 @@ fn help_lists_the_verbs() {
 #[test]
 fn learn_says_what_there_is_instead() {
     let words = answer(&["learn"]);
-    assert!(words.contains("not built yet") && words.contains("kernelwise probe --calibrate"));
+    assert!(words.contains("not built yet") && words.contains("kernelwise bench ops"));
 }
 
 #[test]

@@ -21,6 +21,8 @@ mod pooling;
 mod reduce;
 mod rows;
 mod sort;
+#[cfg(test)]
+mod tests;
 mod vector_math;
 
 use std::sync::Arc;

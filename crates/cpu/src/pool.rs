@@ -93,6 +93,8 @@ fn share_dyn(
         Some(_) => schedule.pieces(threads).min(grains),
         None => 1,
     };
+    #[cfg(test)]
+    trace::note(threads, pieces);
     let range = |piece: usize| {
         let at = |piece: usize| (piece * grains / pieces.max(1) * grain).min(items);
         at(piece)..at(piece + 1)
@@ -158,6 +160,26 @@ unsafe impl<T: Send> Sync for Start<T> {}
 impl<T> Start<T> {
     fn at(&self, position: usize) -> *mut T {
         self.0.wrapping_add(position)
+    }
+}
+
+/// What the kernels called on this thread asked of the pool.
+#[cfg(test)]
+pub(crate) mod trace {
+    use std::cell::RefCell;
+
+    thread_local! {
+        static ASKED: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// So many threads for so many pieces.
+    pub(crate) fn note(threads: usize, pieces: usize) {
+        ASKED.with_borrow_mut(|asked| asked.push((threads, pieces)));
+    }
+
+    /// What was asked since the last time.
+    pub(crate) fn take() -> Vec<(usize, usize)> {
+        ASKED.take()
     }
 }
 

@@ -1,12 +1,15 @@
-//! `kernelwise learn`: the main job. There are no kernels to race yet, so it says so, and what works.
+//! `kernelwise learn`: the main job. Nothing remembers yet which kernel won, so it says so, and what works.
 
 use crate::exit::Failure;
 use crate::output;
 
 const ANSWER: &str = "\
 `learn` will race the built-in kernels on this machine and remember which wins where.
-It is not built yet: this version has no kernels. What it can do:
+There are kernels, and `bench ops` races them; remembering and choosing are not built yet.
+What this version can do:
 
+  kernelwise bench ops --op OP   which kernel of an operation is fastest here, shape by shape
+  kernelwise kernels --op OP     which kernels there are, and which may run on --shape SHAPE
   kernelwise probe               what this machine is and how busy it is
   kernelwise probe --calibrate   how fast it can possibly be, with the spread
   kernelwise probe --watch       its load, second by second

@@ -7,7 +7,7 @@ use kernelwise_types::{Shape, TensorView};
 use super::fused::FAR;
 use super::loops::{Other, Out, Stepped};
 use crate::isa::Level;
-use crate::movement::stream::{LINE, PAGE, PAGES, Stream, expect_read};
+use crate::movement::stream::{LINE, MOST_PAGES, PAGE, Stream, expect_read};
 
 /// The further operand of a binary step, for the whole shape.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,7 @@ const LONG_ROW: usize = 16;
 /// large results, which are made in several pages side by side.
 fn repeated<T>(row: usize, block: usize, elements: usize) -> Option<usize> {
     let pages = match elements * size_of::<T>() > FAR {
-        true => 2 * PAGES * PAGE / size_of::<T>(),
+        true => 2 * MOST_PAGES * PAGE / size_of::<T>(),
         false => 0,
     };
     (row < LONG_ROW * block).then(|| row + pages.max(2 * block))

@@ -15,7 +15,7 @@ use super::loops::{Out, Stepped};
 use super::{of_another_operation, steps_of};
 use crate::declare::{Needing, spec};
 use crate::isa::Level;
-use crate::movement::stream::{LINE, Stream};
+use crate::movement::stream::{LINE, Stream, pages};
 use crate::pool::{Schedule, share_slice};
 
 knobs! {
@@ -27,6 +27,20 @@ knobs! {
         block,
         /// 0: one piece per thread; 1: more pieces, for whoever is free.
         schedule,
+    }
+}
+
+knobs! {
+    /// How the elements are cut, shared out and streamed: [`Blocks`] and one more.
+    struct Streaming {
+        /// Threads that work at once.
+        threads,
+        /// Elements that go through all steps together.
+        block,
+        /// 0: one piece per thread; 1: more pieces, for whoever is free.
+        schedule,
+        /// Pages that a thread works on side by side.
+        pages,
     }
 }
 
@@ -98,14 +112,22 @@ impl<T: Stepped> Kernel for Fused<T> {
     }
 
     fn space(&self, _workload: &Workload, machine: &Machine) -> Space {
-        Space::of::<Blocks, 3>([
-            Axis::threads(machine),
-            Axis::new(512, [256, MAX_BLOCK as u32]),
-            Axis::switch(false),
-        ])
-        .with_constraint("threads > 1 or schedule = 0", |knobs: Blocks| {
-            knobs.threads > 1 || knobs.schedule == 0
-        })
+        let threads = Axis::threads(machine);
+        let block = Axis::new(512, [256, MAX_BLOCK as u32]);
+        let schedule = Axis::switch(false);
+        const ONE_THREAD: &str = "threads > 1 or schedule = 0";
+        match self.stores {
+            Stores::Plain => Space::of::<Blocks, 3>([threads, block, schedule])
+                .with_constraint(ONE_THREAD, |knobs: Blocks| {
+                    knobs.threads > 1 || knobs.schedule == 0
+                }),
+            Stores::Streaming(_) => {
+                Space::of::<Streaming, 4>([threads, block, schedule, pages(machine)])
+                    .with_constraint(ONE_THREAD, |knobs: Streaming| {
+                        knobs.threads > 1 || knobs.schedule == 0
+                    })
+            }
+        }
     }
 
     fn workspace(&self, workload: &Workload, setting: &Setting) -> Bytes {
@@ -160,7 +182,10 @@ impl<T: Stepped> HostKernel for Fused<T> {
             GRAIN,
             |position, piece| match self.stores {
                 Stores::Plain => near(&chain, position, piece),
-                Stores::Streaming(stream) => past(&chain, stream, position, piece),
+                Stores::Streaming(stream) => {
+                    let stream = stream.side_by_side(Streaming::of(setting).pages);
+                    past(&chain, stream, position, piece);
+                }
             },
         );
         Ok(())

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::loops::{Fill, Stepped};
-use crate::movement::stream::{PAGE, PAGES, Stream};
+use crate::movement::stream::{LINE, PAGE, Stream};
 use crate::vector_math::MathBody;
 
 /// Bytes computed at once.
@@ -32,25 +32,29 @@ impl<T: Stepped, F: Fill<T>> MathBody for Past<'_, T, F> {
     fn run<const FUSED: bool>(self) {
         let Self { fill, out, stream } = self;
         let elements = CHUNK / size_of::<T>();
+        let line = LINE / size_of::<T>();
         let page = PAGE / size_of::<T>();
+        let pages = stream.pages();
         let mut chunk = Chunk([T::ZERO; CHUNK]);
         let mut at = Stream::before_line(out);
         fill.fill::<FUSED>(0, &mut out[..at]);
-        while out.len() - at >= PAGES * page {
+        while pages > 1 && out.len() - at >= pages * page {
             for part in (0..page).step_by(elements) {
-                for side in 0..PAGES {
+                for side in 0..pages {
                     let at = at + side * page + part;
                     fill.fill::<FUSED>(at, &mut chunk.0[..elements]);
-                    fill.expect(at + PAGES * page, elements);
+                    fill.expect(at + pages * page, elements);
                     stream.copy_lines(&chunk.0[..elements], &mut out[at..at + elements]);
                 }
             }
-            at += PAGES * page;
+            at += pages * page;
         }
-        while out.len() - at >= elements {
-            fill.fill::<FUSED>(at, &mut chunk.0[..elements]);
-            stream.copy_lines(&chunk.0[..elements], &mut out[at..at + elements]);
-            at += elements;
+        // One page after the other is what the processor fetches ahead best by itself; then the less lies between load and
+        // store the better.
+        while out.len() - at >= line {
+            fill.fill::<FUSED>(at, &mut chunk.0[..line]);
+            stream.copy_lines(&chunk.0[..line], &mut out[at..at + line]);
+            at += line;
         }
         fill.fill::<FUSED>(at, &mut out[at..]);
     }

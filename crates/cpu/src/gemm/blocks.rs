@@ -167,6 +167,8 @@ impl<T: Real> Plan<T> {
             // and the rectangles of different cells do not meet.
             unsafe { self.rectangle(&a, &b, &target, rows, columns, space_a, space_b) };
         };
+        #[cfg(test)]
+        crate::pool::trace::note(self.threads, cells);
         let pool = if cells > 1 { pool(self.threads) } else { None };
         match pool {
             Some(pool) => pool.install(|| each(0..cells, scratch, &work)),

@@ -12,7 +12,7 @@ use kernelwise_types::{
     TensorView, TensorViewMut, ViewError, Workload,
 };
 
-use super::stream::{LINE, Stream};
+use super::stream::{LINE, Stream, pages};
 use super::walk::move_elements;
 use super::{Units, of_another_operation, with_units};
 use crate::declare::{Needing, spec};
@@ -41,6 +41,27 @@ impl Sharing {
     pub(super) fn of_setting(setting: &Setting) -> (usize, Schedule) {
         let knobs = Self::of(setting);
         (knobs.threads.max(1) as usize, Schedule::of(knobs.schedule))
+    }
+}
+
+knobs! {
+    /// How the elements are shared out and streamed.
+    struct Streaming {
+        /// Threads that work at once.
+        threads,
+        /// 0: one piece per thread; 1: more pieces, for whoever is free.
+        schedule,
+        /// Pages that a thread works on side by side.
+        pages,
+    }
+}
+
+impl Streaming {
+    fn space(machine: &Machine) -> Space {
+        let axes = [Axis::threads(machine), Axis::switch(false), pages(machine)];
+        Space::of::<Self, 3>(axes).with_constraint("threads > 1 or schedule = 0", |knobs: Self| {
+            knobs.threads > 1 || knobs.schedule == 0
+        })
     }
 }
 
@@ -99,7 +120,10 @@ impl<T: Element> Kernel for Move<T> {
     }
 
     fn space(&self, _workload: &Workload, machine: &Machine) -> Space {
-        Sharing::space(machine)
+        match self.way {
+            Way::Memcpy | Way::Strided => Sharing::space(machine),
+            Way::Streaming(_) => Streaming::space(machine),
+        }
     }
 
     fn hint(&self) -> Hint {
@@ -141,6 +165,7 @@ impl<T: Element> HostKernel for Move<T> {
                 });
             }
             Way::Streaming(stream) => {
+                let stream = stream.side_by_side(Streaming::of(setting).pages);
                 let (from, to) = (input.as_slice::<T>()?, output.as_mut_slice::<T>()?);
                 share_slice(threads, schedule, to, grain, |position, piece| {
                     stream.copy(&from[position..position + piece.len()], piece);

@@ -9,11 +9,18 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
+use kernelwise_backend::Axis;
+use kernelwise_types::Machine;
+
+use crate::gemm::Caches;
 use crate::isa::Level;
 
-/// Proof that this processor has streaming stores of a level's width.
+/// Proof that this processor has streaming stores of a level's width, and how many pages they go to at a time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stream(Level);
+pub(crate) struct Stream {
+    level: Level,
+    pages: usize,
+}
 
 /// Streaming stores combine into lines of this size.
 pub(crate) const LINE: usize = 64;
@@ -22,7 +29,7 @@ impl Stream {
     /// Streaming stores of this level, if it has any.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn on(level: Level) -> Option<Self> {
-        level.has_avx2().then_some(Self(level))
+        level.has_avx2().then_some(Self { level, pages: 1 })
     }
 
     /// Streaming stores of this level, if it has any.
@@ -33,7 +40,18 @@ impl Stream {
 
     /// The level.
     pub(crate) fn level(self) -> Level {
-        self.0
+        self.level
+    }
+
+    /// The same, working on so many pages side by side, at most [`MOST_PAGES`].
+    pub(crate) fn side_by_side(self, pages: u32) -> Self {
+        let pages = (pages as usize).clamp(1, MOST_PAGES);
+        Self { pages, ..self }
+    }
+
+    /// Pages that are worked on side by side.
+    pub(crate) fn pages(self) -> usize {
+        self.pages
     }
 
     /// Copies a slice; what is no whole line goes the ordinary way. [`finish`](Self::finish) must follow on the
@@ -47,10 +65,10 @@ impl Stream {
         // SAFETY: both slices hold `bytes` bytes and cannot overlap, one being exclusive; bytes of a `T` copied
         // in order are that `T`. The instructions are there: `on` asked the level.
         unsafe {
-            if self.0.has_avx512() {
-                avx512(from.cast(), to.cast(), bytes);
+            if self.level.has_avx512() {
+                avx512(from.cast(), to.cast(), bytes, self.pages);
             } else {
-                avx2(from.cast(), to.cast(), bytes);
+                avx2(from.cast(), to.cast(), bytes, self.pages);
             }
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -120,8 +138,23 @@ pub(crate) fn expect_read(address: *const u8) {
 /// Bytes of a page, within which the processor fetches ahead.
 pub(crate) const PAGE: usize = 4096;
 
-/// Pages that are copied side by side: each is fetched ahead by itself, so more of the memory is at work.
-pub(crate) const PAGES: usize = 4;
+/// Most pages that are worked on side by side.
+pub(crate) const MOST_PAGES: usize = 4;
+
+/// The pages to choose from, the first to begin with.
+///
+/// Each of several pages is fetched ahead by itself, so more of the memory is at work. But large tensors often begin at
+/// the same place in a page; then what is fetched for several pages of several operands meets in the same few places of the
+/// first cache, which needs more than the usual eight ways (of a page each) to hold it.
+pub(crate) fn pages(machine: &Machine) -> Axis {
+    const WAYS: usize = 8;
+    let first = if Caches::of(machine).l1 > WAYS * PAGE {
+        MOST_PAGES as u32
+    } else {
+        1
+    };
+    Axis::new(first, [1, 2, MOST_PAGES as u32])
+}
 
 /// One function per width: ordinary copies up to the first line and after the last, streaming stores between.
 #[cfg(target_arch = "x86_64")]
@@ -129,13 +162,14 @@ macro_rules! streaming_copy {
     ($name:ident, $features:literal, $vector:ty, $load:ident, $store:ident) => {
         /// # Safety
         ///
-        /// Both pointers are good for `bytes` bytes, which do not overlap; the processor has the instructions.
+        /// Both pointers are good for `bytes` bytes, which do not overlap; at least one page is worked on; the processor has
+        /// the instructions.
         #[target_feature(enable = $features)]
-        unsafe fn $name(from: *const u8, to: *mut u8, bytes: usize) {
+        unsafe fn $name(from: *const u8, to: *mut u8, bytes: usize, side_by_side: usize) {
             const WIDTH: usize = size_of::<$vector>();
             let head = (to.addr().wrapping_neg() % LINE).min(bytes);
             let tail = bytes - (bytes - head) % LINE;
-            let together = tail - (tail - head) % (PAGES * PAGE);
+            let together = tail - (tail - head) % (side_by_side * PAGE);
             let line = |at: usize| {
                 // SAFETY: below, `at` is a multiple of a line from `head`, with a whole line before `tail`; from
                 // `head` on, `to` is aligned to a line and so to a vector, which the streaming store needs.
@@ -147,9 +181,9 @@ macro_rules! streaming_copy {
                     }
                 }
             };
-            for pages in (head..together).step_by(PAGES * PAGE) {
+            for pages in (head..together).step_by(side_by_side * PAGE) {
                 for at in (pages..pages + PAGE).step_by(LINE) {
-                    for page in 0..PAGES {
+                    for page in 0..side_by_side {
                         line(at + page * PAGE);
                     }
                 }
@@ -210,11 +244,23 @@ mod tests {
         for stream in Level::all().into_iter().filter_map(Stream::on) {
             for len in [4095, 4096, 4111, 8192, 19_990] {
                 let mut to = vec![0u32; 20_000];
-                stream.copy(&from[5..5 + len], &mut to[3..3 + len]);
-                stream.finish();
-                assert_eq!(to[3..3 + len], from[5..5 + len]);
-                assert_eq!((to[2], to[3 + len]), (0, 0));
+                for pages in [1, 2, 4] {
+                    to.fill(0);
+                    let stream = stream.side_by_side(pages);
+                    stream.copy(&from[5..5 + len], &mut to[3..3 + len]);
+                    stream.finish();
+                    assert_eq!(to[3..3 + len], from[5..5 + len]);
+                    assert_eq!((to[2], to[3 + len]), (0, 0));
+                }
             }
+        }
+    }
+
+    #[test]
+    fn pages_are_one_at_least_and_few() {
+        for stream in Level::all().into_iter().filter_map(Stream::on) {
+            let pages = [0, 1, 3, 99].map(|pages| stream.side_by_side(pages).pages());
+            assert_eq!(pages, [1, 1, 3, MOST_PAGES]);
         }
     }
 
