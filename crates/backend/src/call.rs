@@ -26,6 +26,8 @@ pub struct Call<'a, 't> {
     workload: Workload,
     inputs: &'a [TensorView<'a>],
     outputs: &'a mut [TensorViewMut<'t>],
+    /// Whether somebody had the outputs in hand, and may have put others in their place.
+    lent: bool,
 }
 
 impl<'a, 't> Call<'a, 't> {
@@ -40,6 +42,7 @@ impl<'a, 't> Call<'a, 't> {
             workload,
             inputs,
             outputs,
+            lent: false,
         })
     }
 
@@ -53,14 +56,29 @@ impl<'a, 't> Call<'a, 't> {
         self.inputs
     }
 
-    /// What is written, in the order of [`Workload::outputs`].
+    /// What is written, in the order of [`Workload::outputs`]; see [`parts`](Self::parts).
     pub fn outputs(&mut self) -> &mut [TensorViewMut<'t>] {
-        self.outputs
+        self.parts().2
     }
 
     /// All three at once, for kernels that read while they write.
+    ///
+    /// Whoever has the outputs in hand can put other views in their place. Once one is there that does not fit the workload, no
+    /// outputs are given out any more, so kernels may rely on those they get.
     pub fn parts(&mut self) -> (&Workload, &'a [TensorView<'a>], &mut [TensorViewMut<'t>]) {
-        (&self.workload, self.inputs, self.outputs)
+        let fits = !self.lent || self.outputs_fit();
+        self.lent = true;
+        let outputs: &mut [TensorViewMut<'t>] = if fits { self.outputs } else { &mut [] };
+        (&self.workload, self.inputs, outputs)
+    }
+
+    fn outputs_fit(&self) -> bool {
+        let operands = self.workload.outputs().iter();
+        operands.zip(&*self.outputs).all(|(operand, output)| {
+            output.dtype() == operand.dtype
+                && *output.shape() == operand.shape
+                && output.layout().kind() <= self.workload.layout()
+        })
     }
 
     /// The smallest alignment among the tensors, in bytes.
@@ -73,3 +91,31 @@ impl<'a, 't> Call<'a, 't> {
 
 /// The alignment that counts as "any": a page.
 pub(crate) const MAX_ALIGNMENT: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use kernelwise_types::Layout;
+
+    use super::*;
+
+    #[test]
+    fn outputs_that_were_replaced_by_others_are_not_given_out() {
+        let workload: Workload = "copy f32 4x4".parse().unwrap();
+        let from = [1f32; 16];
+        let (mut to, mut small, mut large) = ([0f32; 16], [0f32; 1], [0f32; 32]);
+        let inputs = [TensorView::contiguous(&from, "4x4".parse().unwrap()).unwrap()];
+        let mut outputs = [TensorViewMut::contiguous(&mut to, "4x4".parse().unwrap()).unwrap()];
+        let mut call = Call::new(&workload, &inputs, &mut outputs).unwrap();
+        assert_eq!(call.outputs().len(), 1);
+        assert_eq!(call.parts().2.len(), 1, "as often as wanted");
+        // Of the right shape, but not as the workload says it lies.
+        let layout = Layout::strided("4x4".parse().unwrap(), &[8, 2]).unwrap();
+        call.outputs()[0] = TensorViewMut::strided(&mut large, layout, 0).unwrap();
+        assert!(call.parts().2.is_empty());
+
+        let mut outputs = [TensorViewMut::contiguous(&mut to, "4x4".parse().unwrap()).unwrap()];
+        let mut call = Call::new(&workload, &inputs, &mut outputs).unwrap();
+        call.outputs()[0] = TensorViewMut::contiguous(&mut small, "1x1".parse().unwrap()).unwrap();
+        assert!(call.outputs().is_empty());
+    }
+}

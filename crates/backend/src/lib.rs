@@ -50,7 +50,7 @@ pub use simulated::{
     Cost, Mishap, Profile, Simulated, SimulatedBuffer, SimulatedKernel, SimulatedProgram,
     SimulatedWork,
 };
-pub use space::{Axis, Knobs, MAX_KNOBS, Setting, SettingError, Space};
+pub use space::{Axis, Knobs, MAX_KNOBS, MAX_THREADS, Setting, SettingError, Space};
 
 /// The pages under `docs/` that show code: compiled and run like the examples here.
 #[cfg(doctest)]

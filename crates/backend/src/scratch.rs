@@ -61,9 +61,29 @@ plain!(
 /// ```
 #[derive(Debug)]
 pub struct Scratch {
-    /// Start of the allocation, and its layout; `None` while empty.
-    block: Option<(NonNull<u8>, Layout)>,
+    /// `None` while empty.
+    block: Option<Block>,
     large_pages: bool,
+}
+
+/// An allocation, and how many bytes of it are skipped because they are not aligned.
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    start: NonNull<u8>,
+    layout: Layout,
+    skipped: usize,
+}
+
+impl Block {
+    /// Bytes that can be used.
+    fn len(&self) -> usize {
+        self.layout.size() - self.skipped
+    }
+
+    /// The first of them.
+    fn first(&self) -> *mut u8 {
+        self.start.as_ptr().wrapping_add(self.skipped)
+    }
 }
 
 // SAFETY: the block is owned memory, reached only through `&mut self`.
@@ -95,21 +115,12 @@ impl Scratch {
 
     /// How many bytes a kernel can use.
     pub fn len(&self) -> Bytes {
-        Bytes(
-            self.block
-                .map_or(0, |(_, layout)| layout.size() - self.offset()) as u64,
-        )
+        Bytes(self.block.map_or(0, |block| block.len()) as u64)
     }
 
     /// Whether nothing was reserved yet.
     pub fn is_empty(&self) -> bool {
         self.block.is_none()
-    }
-
-    /// Bytes before the first aligned one.
-    fn offset(&self) -> usize {
-        self.block
-            .map_or(0, |(start, _)| start.align_offset(self.alignment()))
     }
 
     fn alignment(&self) -> usize {
@@ -139,14 +150,17 @@ impl Scratch {
         // SAFETY: the size is not zero, it includes the alignment.
         let start = unsafe { alloc::alloc_zeroed(layout) };
         let start = NonNull::new(start).ok_or_else(refused)?;
+        let block = Block {
+            start,
+            layout,
+            skipped: start.align_offset(self.alignment()).min(size),
+        };
         self.release();
-        self.block = Some((start, layout));
+        self.block = Some(block);
         if self.large_pages {
-            let offset = self.offset();
             // SAFETY: the range lies in the allocation just made, which nobody else knows yet.
             let room = unsafe {
-                let first = start.as_ptr().add(offset).cast::<MaybeUninit<u8>>();
-                std::slice::from_raw_parts_mut(first, size - offset)
+                std::slice::from_raw_parts_mut(block.first().cast::<MaybeUninit<u8>>(), block.len())
             };
             pages::ask_for_large(room);
         }
@@ -160,22 +174,19 @@ impl Scratch {
 
     /// Hands out pieces that do not overlap.
     pub fn carve(&mut self) -> Carver<'_> {
-        let offset = self.offset();
         let rest: &mut [u8] = match self.block {
             None => &mut [],
-            // SAFETY: the block has `layout.size()` bytes, initialised (zeroed when allocated, written
-            // by kernels since), and `&mut self` makes this the only way to them.
-            Some((start, layout)) => unsafe {
-                std::slice::from_raw_parts_mut(start.as_ptr().add(offset), layout.size() - offset)
-            },
+            // SAFETY: the block has so many bytes from its first on, initialised (zeroed when allocated,
+            // written by kernels since), and `&mut self` makes this the only way to them.
+            Some(block) => unsafe { std::slice::from_raw_parts_mut(block.first(), block.len()) },
         };
         Carver { rest }
     }
 
     fn release(&mut self) {
-        if let Some((start, layout)) = self.block.take() {
+        if let Some(block) = self.block.take() {
             // SAFETY: allocated in `reserve` with this layout, and no piece outlives `&mut self`.
-            unsafe { alloc::dealloc(start.as_ptr(), layout) };
+            unsafe { alloc::dealloc(block.start.as_ptr(), block.layout) };
         }
     }
 }
@@ -276,6 +287,17 @@ mod tests {
         scratch.reserve(Bytes(100)).unwrap();
         assert_eq!(scratch.slice::<u32>(4).unwrap().as_ptr(), first);
         assert!(scratch.len().0 >= 1 << 16);
+    }
+
+    #[test]
+    fn large_pages_wanted_later_leave_what_there_is() {
+        let mut scratch = Scratch::new();
+        scratch.reserve(Bytes(4096)).unwrap();
+        let before = scratch.len();
+        let mut scratch = scratch.with_large_pages();
+        assert_eq!(scratch.len(), before);
+        assert!(scratch.slice::<u8>(1 << 20).is_err());
+        assert_eq!(scratch.slice::<u8>(4096).unwrap().len(), 4096);
     }
 
     /// The kernel marks memory for which large pages were asked with `hg`.

@@ -13,6 +13,9 @@ use kernelwise_types::{InvalidParams, Machine, Params};
 /// Most parameters one kernel can have.
 pub const MAX_KNOBS: usize = 8;
 
+/// Most threads one call is shared among.
+pub const MAX_THREADS: u32 = 256;
+
 /// A struct of tuning parameters, in a fixed order. Made by [`knobs!`](crate::knobs).
 pub trait Knobs<const N: usize>: Copy {
     /// The names, in order.
@@ -137,9 +140,9 @@ impl Axis {
         Self { values, default }
     }
 
-    /// 1 to as many threads as this process may use, one by default.
+    /// 1 to as many threads as this process may use, but no more than [`MAX_THREADS`]; one by default.
     pub fn threads(machine: &Machine) -> Self {
-        Self::new(1, 1..=machine.usable_threads())
+        Self::new(1, 1..=machine.usable_threads().min(MAX_THREADS))
     }
 
     /// 0 and 1.
@@ -226,6 +229,7 @@ impl Space {
 
     /// One axis per field of `K`, in its order.
     pub fn of<K: Knobs<N>, const N: usize>(axes: [Axis; N]) -> Self {
+        const { assert!(N <= MAX_KNOBS, "more parameters than a setting holds") };
         Self {
             names: K::NAMES.to_vec(),
             axes: axes.into(),

@@ -390,7 +390,7 @@ impl Contest<'_> {
             Err(error) => return sampler.run(vec![broken(&error)]),
         };
         // One call and one workspace for all kernels: they run in turn and never within each other.
-        let scratch = RefCell::new(Scratch::new());
+        let scratch = RefCell::new(Scratch::new().with_large_pages());
         let mut contenders = Vec::new();
         for (number, candidate) in self.candidates.iter_mut().enumerate() {
             if !numbers.contains(&number) {

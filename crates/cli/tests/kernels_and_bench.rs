@@ -213,6 +213,22 @@ const QUICK: [&str; 4] = ["--time-budget", "0.05", "--calibration-budget", "0.2"
 
 /// A wrong kernel would be exit code 5, but what is printed is the same.
 #[test]
+fn a_benchmark_of_what_does_not_fit_the_memory_is_exit_code_4() {
+    let shape = ["--shape", "copy f64 1000000000000"];
+    let output = run(&[&["bench", "ops"], &shape[..], &QUICK].concat());
+    assert_eq!(output.status.code(), Some(4));
+    let error = text(&output.stderr);
+    assert!(
+        error.contains("nothing could be measured: copy f64"),
+        "{error}"
+    );
+    assert!(
+        text(&output.stdout).contains("skipped"),
+        "the report is there all the same"
+    );
+}
+
+#[test]
 fn a_benchmark_tells_rates_ratios_and_conditions() {
     let shapes = [
         "--shape",

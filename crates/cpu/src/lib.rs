@@ -4,7 +4,7 @@
 //! [`kernels`] is all of them. Around them: [`isa`] (proof that an instruction set is there), `pool` (threads), `gemm` (the packed product that
 //! matmul and convolution share).
 //!
-//! Unsafe code is confined to kernels and the tokens of [`isa`].
+//! Unsafe code is confined to kernels, the tokens of [`isa`] and the pieces that `pool` makes.
 
 pub mod isa;
 
@@ -29,8 +29,6 @@ use std::sync::Arc;
 
 use kernelwise_backend::HostKernel;
 use kernelwise_types::InvalidKernelId;
-
-pub use pool::MAX_THREADS;
 
 use isa::Level;
 

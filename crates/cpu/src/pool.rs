@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Most threads a kernel is run with.
-pub const MAX_THREADS: usize = 256;
+pub(crate) const MAX_THREADS: usize = kernelwise_backend::MAX_THREADS as usize;
 
 /// How work is cut into pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +45,17 @@ impl Schedule {
         }
     }
 }
+
+/// The threads that a parameter stands for: none, or more than there can be, are the caller alone.
+pub(crate) fn threads(knob: u32) -> usize {
+    match knob as usize {
+        threads @ 2..=MAX_THREADS => threads,
+        _ => 1,
+    }
+}
+
+/// What is said of a schedule where there is nobody to share with; for `Space::with_constraint`.
+pub(crate) const SHARED_ONLY: &str = "threads > 1 or schedule = 0";
 
 /// The pool of exactly this many threads; `None` for one thread, for more than [`MAX_THREADS`], or if the system
 /// refuses.
@@ -140,7 +151,7 @@ pub(crate) fn share_slice<T: Send>(
     grain: usize,
     body: impl Fn(usize, &mut [T]) + Sync,
 ) {
-    let start = Start(slice.as_mut_ptr());
+    let start = Start::new(slice.as_mut_ptr());
     share_dyn(threads, schedule, slice.len(), grain, &|_, range| {
         // SAFETY: `share` hands out ranges inside the slice that do not overlap, so each piece is
         // exclusive while its body runs; `slice` is borrowed until all of them are done.
@@ -149,16 +160,32 @@ pub(crate) fn share_slice<T: Send>(
     });
 }
 
-/// Where a slice begins, for threads that each take a part of their own.
-struct Start<T>(*mut T);
+/// Where something begins that threads share, each with a part of its own.
+pub(crate) struct Start<T>(*mut T);
 
-// SAFETY: the pointer is only used to make disjoint pieces of a slice of `Send` elements, each of which moves
-// to one thread.
+impl<T> Clone for Start<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Start<T> {}
+
+// SAFETY: the pointer is only a number until someone uses it, which takes an unsafe block of its own.
+#[allow(unsafe_code)]
+unsafe impl<T: Send> Send for Start<T> {}
+// SAFETY: as above.
 #[allow(unsafe_code)]
 unsafe impl<T: Send> Sync for Start<T> {}
 
 impl<T> Start<T> {
-    fn at(&self, position: usize) -> *mut T {
+    /// At this pointer.
+    pub(crate) fn new(first: *mut T) -> Self {
+        Self(first)
+    }
+
+    /// The element so many further; whether there is one is for the caller to know.
+    pub(crate) fn at(self, position: usize) -> *mut T {
         self.0.wrapping_add(position)
     }
 }
@@ -253,6 +280,14 @@ mod tests {
             pieces.into_inner().unwrap()
         };
         assert_eq!((count(Schedule::Static), count(Schedule::Dynamic)), (2, 16));
+    }
+
+    #[test]
+    fn parameters_out_of_range_are_the_caller_alone() {
+        assert_eq!(
+            [0, 1, 2, 256, 257, u32::MAX].map(threads),
+            [1, 1, 2, 256, 1, 1]
+        );
     }
 
     #[test]

@@ -26,6 +26,7 @@ fn texts(operation: &str) -> Vec<String> {
             "matmul @ 65x130x49",
             "matmul @ 3x300x2",
             "matmul @ 5x600x3",
+            "matmul @ 8x513x8",
             "matmul @ 3x5x7x4",
             "matmul @ 2x18x20x33 tb",
         ],

@@ -3,7 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use kernelwise_types::{DType, Machine, Workload};
+use kernelwise_types::units::Bytes;
+use kernelwise_types::{DType, KernelId, Machine, Workload};
 
 use super::{Report, cases, same, views, views_mut};
 use crate::call::Call;
@@ -12,6 +13,9 @@ use crate::kernel::HostKernel;
 use crate::sample::{self, Arrangement, Tensor, Values};
 use crate::scratch::Scratch;
 use crate::space::{MAX_KNOBS, Setting};
+
+/// Most workspace that a wild setting gets.
+const MOST_LENT: Bytes = Bytes(64 << 20);
 
 /// Calls a kernel directly with what it never asked for: other operations, other element types, no
 /// workspace, wild settings. It may do the work if it can; otherwise it must say so and leave the outputs
@@ -68,20 +72,41 @@ fn try_it(
         let Ok((inputs, before)) = tensors() else {
             return report.find(id, &case, "the case cannot be made");
         };
-        let mut outputs = before.clone();
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            let inputs = views(&inputs)?;
-            let mut outputs = views_mut(&mut outputs)?;
-            let mut call = Call::new(workload, &inputs, &mut outputs)?;
-            kernel.execute(&mut call, setting, &mut Scratch::new())
-        }));
-        match result {
-            Err(_) => report.find(id, &case, "panicked"),
-            Ok(Ok(())) => report.runs += 1,
-            Ok(Err(_)) if same(&outputs, &before) => report.runs += 1,
-            Ok(Err(fault)) => {
-                report.find(id, &case, format!("wrote outputs and then failed: {fault}"));
-            }
+        for lent in [false, true] {
+            let mut outputs = before.clone();
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                let mut scratch = Scratch::new();
+                // With the workspace it asks for, a kernel gets as far as believing the setting.
+                let wanted = if lent {
+                    kernel.workspace(workload, setting)
+                } else {
+                    Bytes(0)
+                };
+                if wanted <= MOST_LENT {
+                    scratch.reserve(wanted)?;
+                }
+                let inputs = views(&inputs)?;
+                let mut outputs = views_mut(&mut outputs)?;
+                let mut call = Call::new(workload, &inputs, &mut outputs)?;
+                kernel.execute(&mut call, setting, &mut scratch)
+            }));
+            judge(id, &case, &result, same(&outputs, &before), report);
         }
+    }
+}
+
+fn judge(
+    id: &KernelId,
+    case: &str,
+    result: &std::thread::Result<Result<(), Fault>>,
+    untouched: bool,
+    report: &mut Report,
+) {
+    match result {
+        Err(_) => report.find(id, case, "panicked"),
+        Ok(Err(fault)) if !untouched => {
+            report.find(id, case, format!("wrote outputs and then failed: {fault}"));
+        }
+        Ok(_) => report.runs += 1,
     }
 }

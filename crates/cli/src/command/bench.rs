@@ -58,6 +58,17 @@ pub(crate) fn run(args: &args::BenchOps) -> Result<(), Failure> {
     if cancel.load(Ordering::Relaxed) {
         return Err(Failure::Interrupted);
     }
+    if figures.shapes.is_empty() {
+        let reasons: Vec<String> = figures
+            .skipped
+            .iter()
+            .map(|skipped| format!("{}: {}", skipped.workload, skipped.reason))
+            .collect();
+        return Err(Failure::NotFound(anyhow!(
+            "nothing could be measured: {}",
+            reasons.join("; ")
+        )));
+    }
     wrong(&figures)
 }
 

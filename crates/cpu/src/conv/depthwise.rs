@@ -20,6 +20,7 @@ use super::tensors::{Sharing, Tensors};
 use super::{Float, mend};
 use crate::declare::{Needing, spec};
 use crate::isa::{Body, Level};
+use crate::pool;
 
 knobs! {
     /// How the channels are shared.
@@ -118,6 +119,9 @@ impl<T: Float> Kernel for Depthwise<T> {
             Axis::new(0, [])
         };
         Space::of::<DepthwiseKnobs, 2>([threads, schedule])
+            .with_constraint(pool::SHARED_ONLY, |knobs: DepthwiseKnobs| {
+                knobs.threads > 1 || knobs.schedule == 0
+            })
     }
 
     fn workspace(&self, workload: &Workload, setting: &Setting) -> Bytes {
@@ -126,7 +130,7 @@ impl<T: Float> Kernel for Depthwise<T> {
             .filter(|geometry| accepts(geometry).is_ok())
             .map_or(Bytes(0), |geometry| {
                 let sharing = Sharing::new(&geometry, knobs.threads, knobs.schedule);
-                Carver::room::<T>(scratch_len(&geometry) * sharing.pieces)
+                Carver::room::<T>(sharing.scratch_len(scratch_len(&geometry)))
             })
     }
 
@@ -148,7 +152,7 @@ impl<T: Float> HostKernel for Depthwise<T> {
         let sharing = Sharing::new(&geometry, knobs.threads, knobs.schedule);
         let scratch = scratch
             .carve()
-            .take(scratch_len(&geometry) * sharing.pieces)?;
+            .take(sharing.scratch_len(scratch_len(&geometry)))?;
         sharing.each(tensors, scratch, |part, scratch| {
             let (image, weights) = (part.image, part.weights);
             self.level.run(Channel {

@@ -23,7 +23,7 @@ use super::tensors::{Shared, Sharing, Tensors};
 use super::vector::{MOST_LANES, Vector, Vectorised, lanes, vectorised};
 use crate::declare::{Needing, spec};
 use crate::isa::{Level, opaque};
-use crate::pool::{Schedule, most_pieces, share};
+use crate::pool::{self, Schedule, most_pieces, share};
 
 knobs! {
     /// How the work is cut.
@@ -110,11 +110,13 @@ impl Plan {
 
     /// Elements of a block of filters, turned.
     fn turned(&self) -> usize {
-        self.geometry.depth() * self.channels
+        self.geometry.depth().saturating_mul(self.channels)
     }
 
     fn scratch_len(&self) -> usize {
-        self.copied() + most_pieces(self.threads, self.schedule) * self.turned()
+        most_pieces(self.threads, self.schedule)
+            .saturating_mul(self.turned())
+            .saturating_add(self.copied())
     }
 
     /// Computes one group of one image.
@@ -129,8 +131,9 @@ impl Plan {
         let [slices, rows, _] = self.geometry.axes;
         let lines = slices.output * rows.output;
         let blocks = self.geometry.group_filters().div_ceil(self.channels);
-        // Rows are cut only as far as needed to give each thread something.
-        let bands = self.threads.div_ceil(blocks).min(lines).max(1);
+        // Rows are cut only as far as needed to make as many pieces as the schedule wants: each turns its filters.
+        let pieces = most_pieces(self.threads, self.schedule);
+        let bands = pieces.div_ceil(blocks.max(1)).min(lines).max(1);
         let (turned, output) = (Shared::new(turned), Shared::new(output));
         share(
             self.threads,
@@ -206,9 +209,11 @@ impl Plan {
 /// Cuts a row into blocks of at most so many windows, as even as possible: 7 and 7 rather than 8 and 6. Yields the
 /// first window of each block and how many there are.
 #[inline(always)]
-fn blocks(columns: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+fn blocks(columns: usize, most: usize) -> impl DoubleEndedIterator<Item = (usize, usize)> {
     let blocks = columns.div_ceil(most.max(1));
-    let at = move |block: usize| columns * block / blocks;
+    let (each, more) = (columns / blocks.max(1), columns % blocks.max(1));
+    // The first few have one more. A position is never beyond the row, so nothing overflows on the way to it.
+    let at = move |block: usize| block * each + block.min(more);
     (0..blocks).map(move |block| (at(block), at(block + 1) - at(block)))
 }
 
@@ -226,10 +231,17 @@ struct Band<'a> {
 impl Vectorised for Band<'_> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let columns = self.plan.geometry.axes[2];
+        let geometry = &self.plan.geometry;
+        let columns = geometry.axes[2];
+        let source = geometry.group_channels() * self.size.iter().product::<usize>();
+        if self.turned.len() < self.plan.turned() || self.source.len() < source {
+            debug_assert!(false, "less memory than the plan asked for");
+            return;
+        }
         for line in self.lines.clone() {
             for (first, count) in blocks(columns.output, self.plan.windows) {
-                // SAFETY: the caller has the level of V; windows `first` to `first + count` lie in the row.
+                // SAFETY: the caller has the level of V; windows `first` to `first + count` lie in the row; source
+                // and filters are whole.
                 unsafe {
                     match columns.taps {
                         3 => self.windows::<V, 3>(line, first, count),
@@ -246,7 +258,8 @@ impl Band<'_> {
     /// time. Rows of three taps are so short that a loop over them costs as much as what it repeats.
     ///
     /// # Safety
-    /// The processor has the level of `V`, and there are so many windows from `first` on.
+    /// The processor has the level of `V`, there are so many windows from `first` on, and `source` and `turned` are as
+    /// long as the plan says.
     #[inline(always)]
     unsafe fn windows<V: Vector, const TAPS: usize>(
         &self,
@@ -272,7 +285,7 @@ impl Band<'_> {
     /// Computes `WINDOWS` neighbouring windows of a row.
     ///
     /// # Safety
-    /// The processor has the level of `V`, and there are so many windows from `first` on.
+    /// As for [`windows`](Self::windows).
     #[inline(always)]
     unsafe fn block<V: Vector, const TAPS: usize, const WINDOWS: usize>(
         &self,
@@ -381,6 +394,9 @@ impl Kernel for Direct {
             ),
             schedule,
         ])
+        .with_constraint(pool::SHARED_ONLY, |knobs: DirectKnobs| {
+            knobs.threads > 1 || knobs.schedule == 0
+        })
     }
 
     fn workspace(&self, workload: &Workload, setting: &Setting) -> Bytes {
@@ -388,7 +404,7 @@ impl Kernel for Direct {
             .filter(|geometry| geometry.fits_padded().is_ok())
             .map_or(Bytes(0), |geometry| {
                 let (plan, sharing) = self.plan(&geometry, setting);
-                Carver::room::<f32>(plan.scratch_len() * sharing.pieces)
+                Carver::room::<f32>(sharing.scratch_len(plan.scratch_len()))
             })
     }
 
@@ -407,7 +423,8 @@ impl HostKernel for Direct {
         let tensors = Tensors::<f32>::of(call, &self.spec, Geometry::fits_padded)?;
         let geometry = tensors.geometry;
         let (plan, sharing) = self.plan(&geometry, setting);
-        let scratch = scratch.carve().take(plan.scratch_len() * sharing.pieces)?;
+        let len = sharing.scratch_len(plan.scratch_len());
+        let scratch = scratch.carve().take(len)?;
         sharing.each(tensors, scratch, |part, scratch| {
             plan.run(part.image, part.weights, part.output, scratch);
             mend::padding(&geometry, part.image, part.weights, part.output);
@@ -424,8 +441,11 @@ mod tests {
     fn rows_are_cut_into_even_blocks_of_the_windows_asked_for() {
         let cut = |columns, most| blocks(columns, most).collect::<Vec<_>>();
         assert_eq!(cut(14, 8), [(0, 7), (7, 7)]);
-        assert_eq!(cut(14, 4), [(0, 3), (3, 4), (7, 3), (10, 4)]);
+        assert_eq!(cut(14, 4), [(0, 4), (4, 4), (8, 3), (11, 3)]);
         assert_eq!(cut(3, 8), [(0, 3)]);
+        assert_eq!(cut(0, 8), []);
+        let last = blocks(1 << 40, 1).next_back();
+        assert_eq!(last, Some(((1 << 40) - 1, 1)), "of a long row");
     }
 
     #[test]
@@ -441,6 +461,33 @@ mod tests {
             };
             let plan = Plan::new(Level::PORTABLE, &geometry, &knobs, &sharing);
             assert_eq!(plan.windows, used);
+        }
+    }
+
+    /// At every level there are fewer blocks of filters than pieces in a finer schedule, so rows are cut too.
+    #[test]
+    fn a_finer_schedule_makes_more_pieces() {
+        let text = "conv3d f32 n1 c4 d8 h8 w8 k32 t3 r3 s3 stride1 pad1";
+        let workload: Workload = text.parse().unwrap();
+        let geometry = Geometry::of(&workload).unwrap();
+        for level in Level::all() {
+            let asked = [0, 1].map(|schedule| {
+                let knobs = DirectKnobs {
+                    threads: 2,
+                    windows: 8,
+                    schedule,
+                };
+                let sharing = Sharing::new(&geometry, knobs.threads, schedule);
+                let plan = Plan::new(level, &geometry, &knobs, &sharing);
+                let image = vec![1f32; geometry.c * geometry.plane()];
+                let weights = vec![1f32; geometry.k * geometry.depth()];
+                let mut output = vec![0f32; geometry.k * geometry.windows()];
+                let mut scratch = vec![0f32; plan.scratch_len()];
+                pool::trace::take();
+                plan.run(&image, &weights, &mut output, &mut scratch);
+                pool::trace::take()
+            });
+            assert_eq!(asked, [[(2, 2)], [(2, 16)]], "{}", level.name());
         }
     }
 }

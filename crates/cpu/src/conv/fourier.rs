@@ -10,7 +10,7 @@
 //! the transforms' own needs for each piece.
 #![allow(unsafe_code)]
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use kernelwise_backend::{
     Axis, Call, Carver, Fault, Hint, HostKernel, Kernel, Knobs, Scratch, Setting, Space, knobs,
@@ -23,12 +23,12 @@ use num_complex::Complex;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 use rustfft::{Fft, FftPlanner};
 
-use super::geometry::Geometry;
+use super::geometry::{Geometry, Line};
 use super::mend;
 use super::tensors::{Shared, Tensors};
 use crate::declare::spec;
 use crate::isa::{Body, Level};
-use crate::pool::{Schedule, most_pieces, share};
+use crate::pool::{self, Schedule, most_pieces, share};
 
 knobs! {
     /// How the work is cut.
@@ -45,8 +45,15 @@ knobs! {
 struct Fourier {
     spec: KernelSpec,
     level: Level,
-    plans: Mutex<Vec<Arc<Plans>>>,
+    /// The newest last.
+    plans: RwLock<Vec<Arc<Plans>>>,
 }
+
+/// Longest axis of an image with its padding: plans hold tables as long as the axis.
+const MOST_ALONG: usize = 1 << 16;
+
+/// Most sizes of grid whose transforms are kept. When there are more, the oldest go.
+const MOST_PLANS: usize = 32;
 
 /// The kernel; sums of spectra are formed with the instructions of a level, transforms find their own.
 pub(super) fn fourier(level: Level) -> Result<Arc<dyn HostKernel>, InvalidKernelId> {
@@ -54,17 +61,24 @@ pub(super) fn fourier(level: Level) -> Result<Arc<dyn HostKernel>, InvalidKernel
     Ok(Arc::new(Fourier {
         spec: spec("conv2d", &[DType::F32], "fft", technique, numerics)?,
         level,
-        plans: Mutex::default(),
+        plans: RwLock::default(),
     }))
 }
 
 fn accepts(geometry: &Geometry) -> Result<(), Refusal> {
-    if geometry.axes.iter().all(|axis| axis.stride == 1) {
-        return geometry.fits_padded();
+    if geometry.axes.iter().any(|axis| axis.stride != 1) {
+        return Err(Refusal::Shape {
+            condition: "needs stride 1".to_owned(),
+        });
     }
-    Err(Refusal::Shape {
-        condition: "needs stride 1".to_owned(),
-    })
+    geometry.fits_padded()?;
+    let long = |axis: &Line| axis.input + 2 * axis.pad > MOST_ALONG;
+    if geometry.axes.iter().any(long) {
+        return Err(Refusal::Shape {
+            condition: "needs at most 2^16 rows and columns, padding included".to_owned(),
+        });
+    }
+    Ok(())
 }
 
 /// The transforms for one size of grid.
@@ -208,7 +222,7 @@ struct Cut {
 impl Cut {
     fn new(geometry: &Geometry, setting: &Setting) -> Self {
         let knobs = FourierKnobs::of(setting);
-        let (threads, schedule) = (knobs.threads.max(1) as usize, Schedule::of(knobs.schedule));
+        let (threads, schedule) = (pool::threads(knobs.threads), Schedule::of(knobs.schedule));
         Self {
             images: (knobs.images as usize).clamp(1, geometry.n.max(1)),
             threads,
@@ -219,27 +233,39 @@ impl Cut {
 
     /// Complex numbers of scratch memory: kept spectra, and those of each piece.
     fn complex(&self, geometry: &Geometry, plans: &Plans) -> [usize; 2] {
-        let piece = (self.images + 1) * plans.spectrum() + plans.columns() + plans.scratch();
+        let piece = (self.images + 1)
+            .saturating_mul(plans.spectrum())
+            .saturating_add(plans.columns() + plans.scratch());
         [
-            self.images * geometry.group_channels() * plans.spectrum(),
-            self.pieces * piece,
+            self.images
+                .saturating_mul(geometry.group_channels())
+                .saturating_mul(plans.spectrum()),
+            self.pieces.saturating_mul(piece),
         ]
     }
 }
 
 impl Fourier {
-    /// The transforms for a convolution, made on first use.
+    /// The transforms for a convolution that is accepted, made on first use, while others go on with theirs.
     fn plans(&self, geometry: &Geometry) -> Arc<Plans> {
         let [_, height, width] = geometry.axes.map(|axis| smooth(axis.input + 2 * axis.pad));
-        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = plans
-            .iter()
-            .find(|p| (p.height, p.width) == (height, width));
-        if let Some(known) = known {
-            return known.clone();
+        let find = |kept: &[Arc<Plans>]| {
+            let found = kept.iter().find(|p| (p.height, p.width) == (height, width));
+            found.map(Arc::clone)
+        };
+        if let Some(known) = find(&self.plans.read().unwrap_or_else(PoisonError::into_inner)) {
+            return known;
         }
         let made = Arc::new(Plans::new(height, width));
-        plans.push(made.clone());
+        let mut kept = self.plans.write().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have been faster.
+        if let Some(known) = find(&kept) {
+            return known;
+        }
+        if kept.len() >= MOST_PLANS {
+            kept.remove(0);
+        }
+        kept.push(Arc::clone(&made));
         made
     }
 }
@@ -264,6 +290,9 @@ impl Kernel for Fourier {
         };
         let images = [1, 2, 4, 8, 16].into_iter().filter(|&images| images < n);
         Space::of::<FourierKnobs, 3>([threads, Axis::new(n.min(8), images), schedule])
+            .with_constraint(pool::SHARED_ONLY, |knobs: FourierKnobs| {
+                knobs.threads > 1 || knobs.schedule == 0
+            })
     }
 
     fn workspace(&self, workload: &Workload, setting: &Setting) -> Bytes {
@@ -274,7 +303,7 @@ impl Kernel for Fourier {
                 let complex = cut
                     .complex(&geometry, &plans)
                     .map(|len| Carver::room::<Complex<f32>>(len).0);
-                let lines = Carver::room::<f32>(cut.pieces * plans.width).0;
+                let lines = Carver::room::<f32>(cut.pieces.saturating_mul(plans.width)).0;
                 Bytes(complex.into_iter().fold(lines, u64::saturating_add))
             })
     }
@@ -302,7 +331,7 @@ impl HostKernel for Fourier {
             plans: &plans,
             kept: pieces.take(kept)?,
             own: Shared::new(pieces.take(own)?),
-            lines: Shared::new(pieces.take(cut.pieces * plans.width)?),
+            lines: Shared::new(pieces.take(cut.pieces.saturating_mul(plans.width))?),
             cut,
         };
         run.all(tensors);
@@ -492,20 +521,18 @@ mod tests {
         assert_eq!(sizes, [1, 2, 8, 12, 32, 64, 100]);
     }
 
+    fn kernel() -> Fourier {
+        let (technique, numerics) = (Technique::Algorithmic, Numerics::ReducedPrecision);
+        Fourier {
+            spec: spec("conv2d", &[DType::F32], "fft", technique, numerics).unwrap(),
+            level: Level::PORTABLE,
+            plans: RwLock::default(),
+        }
+    }
+
     #[test]
     fn transforms_are_made_once_for_each_size() {
-        let kernel = Fourier {
-            spec: spec(
-                "conv2d",
-                &[DType::F32],
-                "fft",
-                Technique::Algorithmic,
-                Numerics::ReducedPrecision,
-            )
-            .unwrap(),
-            level: Level::PORTABLE,
-            plans: Mutex::default(),
-        };
+        let kernel = kernel();
         let plans = |sizes: &str| {
             let workload: Workload = format!("conv2d f32 n1 c1 k1 {sizes}").parse().unwrap();
             kernel.plans(&Geometry::of(&workload).unwrap())
@@ -513,6 +540,50 @@ mod tests {
         let first = plans("h9 w9 r3 s3");
         assert!(Arc::ptr_eq(&first, &plans("h7 w7 r3 s3 pad1")));
         assert!(!Arc::ptr_eq(&first, &plans("h7 w17 r3 s3 pad1")));
-        assert_eq!(kernel.plans.lock().unwrap().len(), 2);
+        assert_eq!(kernel.plans.read().unwrap().len(), 2);
+        // Two heights by these widths are sizes that no other is rounded up to.
+        for width in [
+            20, 24, 30, 32, 36, 40, 48, 60, 64, 72, 80, 96, 100, 120, 128, 144,
+        ] {
+            plans(&format!("h10 w{width} r3 s3"));
+            plans(&format!("h12 w{width} r3 s3"));
+        }
+        assert_eq!(kernel.plans.read().unwrap().len(), MOST_PLANS);
+        assert!(
+            !Arc::ptr_eq(&first, &plans("h9 w9 r3 s3")),
+            "the oldest goes"
+        );
+    }
+
+    /// Two taps far apart make a tiny image with padding that no table should be made for.
+    #[test]
+    fn long_axes_are_refused_without_a_plan() {
+        let kernel = kernel();
+        for sizes in [
+            "h1 w2 r1 s2 pad0x17179869184 dil1x34359738368",
+            "h1 w65537 r1 s2",
+            "h65537 w1 r2 s1",
+        ] {
+            let text = format!("conv2d f32 n1 c1 k1 {sizes}");
+            let workload: Workload = text.parse().unwrap();
+            let refusal = kernel.accepts(&workload);
+            assert!(
+                matches!(&refusal, Err(Refusal::Shape { condition }) if condition.contains("2^16")),
+                "{text}: {refusal:?}"
+            );
+            assert_eq!(kernel.workspace(&workload, &Setting::NONE), Bytes(0));
+        }
+        assert!(kernel.plans.read().unwrap().is_empty());
+    }
+
+    /// The spectra of all images are more than can be counted.
+    #[test]
+    fn more_memory_than_can_be_counted_stays_more() {
+        let text = "conv2d f32 n4294967296 c512 h32 w32 k1 r2 s2 pad4080 dil8191";
+        let workload: Workload = text.parse().unwrap();
+        let kernel = kernel();
+        assert_eq!(kernel.accepts(&workload), Ok(()));
+        let setting = Setting::new([1, u32::MAX, 0]);
+        assert_eq!(kernel.workspace(&workload, &setting), Bytes(u64::MAX));
     }
 }

@@ -37,6 +37,9 @@ impl Line {
             .checked_sub(reach)?
             .checked_div(stride)?
             .checked_add(1)?;
+        // A single tap has no neighbour, so any distance to it is allowed, even one that overflows what it is
+        // multiplied with.
+        let dilation = if taps == 1 { 1 } else { dilation };
         Some(Self {
             input,
             taps,

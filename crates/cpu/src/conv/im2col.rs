@@ -16,13 +16,14 @@ use kernelwise_types::{
 };
 
 use super::geometry::Geometry;
-use super::product::{Cut, Product};
+use super::product::{Cut, Failure, Product, narrow};
 use super::tensors::{Sharing, Tensors};
 use super::windows::Windows;
 use super::{Float, mend};
 use crate::declare::{Needing, spec};
 use crate::gemm::Strided;
 use crate::isa::Level;
+use crate::pool;
 
 knobs! {
     /// How the product is cut and shared.
@@ -168,11 +169,19 @@ impl<T: Float> Kernel for Im2col<T> {
             Axis::new(default.min(whole), smaller)
         };
         let threads = Axis::threads(machine);
-        let shared = threads.values().len() > 1 && geometry.n * geometry.groups > 2;
-        let in_place = self.windowing == Windowing::OneTap && is_matrix(&geometry);
+        let parts = geometry.n * geometry.groups;
+        let shared = threads.values().len() > 1 && parts > 2;
+        // So few windows are always packed, all of them together.
+        let few = narrow::<T>(self.level, geometry.windows()).is_some();
+        let in_place = !few && self.windowing == Windowing::OneTap && is_matrix(&geometry);
+        let blocks: &[u32] = if few {
+            &[]
+        } else {
+            &[48, 96, 192, 480, 960, 1920]
+        };
         Space::of::<ProductKnobs, 6>([
             threads,
-            sizes(geometry.windows(), 480, &[48, 96, 192, 480, 960, 1920]),
+            sizes(geometry.windows(), 480, blocks),
             sizes(geometry.depth(), 384, &[96, 192, 384, 768, 1536, 4608]),
             Axis::switch(false),
             if in_place {
@@ -186,12 +195,20 @@ impl<T: Float> Kernel for Im2col<T> {
                 Axis::new(0, [])
             },
         ])
+        .with_constraint(pool::SHARED_ONLY, |knobs: ProductKnobs| {
+            knobs.threads > 1 || knobs.schedule == 0
+        })
+        // With a thread for each part there is nothing to cut finer.
+        .with_constraint(
+            "threads < images * groups or schedule = 0",
+            move |knobs: ProductKnobs| (knobs.threads as usize) < parts || knobs.schedule == 0,
+        )
     }
 
     fn workspace(&self, workload: &Workload, setting: &Setting) -> Bytes {
         Geometry::of(workload).map_or(Bytes(0), |geometry| {
             let (product, sharing) = self.product(&geometry, setting);
-            Carver::room::<T>(product.scratch_len::<T>() * sharing.pieces)
+            Carver::room::<T>(sharing.scratch_len(product.scratch_len::<T>()))
         })
     }
 
@@ -216,18 +233,21 @@ impl<T: Float> HostKernel for Im2col<T> {
         let (product, sharing) = self.product(&geometry, setting);
         let scratch = scratch
             .carve()
-            .take(product.scratch_len::<T>() * sharing.pieces)?;
+            .take(sharing.scratch_len(product.scratch_len::<T>()))?;
         let matrix = self.windowing == Windowing::OneTap && is_matrix(&geometry);
+        let failure = Failure::default();
         sharing.each(tensors, scratch, |part, scratch| {
             if matrix {
                 let image = matrix_of(level, &geometry, part.image);
-                product.run(&image, part.weights, part.output, scratch);
+                failure.note(product.run(&image, part.weights, part.output, scratch));
             } else {
                 let windows = Windows::new(level, &geometry, part.image);
-                product.run(&windows, part.weights, part.output, scratch);
+                failure.note(product.run(&windows, part.weights, part.output, scratch));
                 mend::padding(&geometry, part.image, part.weights, part.output);
             }
         });
-        Ok(())
+        failure
+            .result()
+            .map_err(|error| Fault::kernel(&self.spec.id, error))
     }
 }

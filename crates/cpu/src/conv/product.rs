@@ -6,11 +6,12 @@
 #![allow(unsafe_code)]
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use super::Float;
 use super::geometry::Geometry;
 use super::tensors::Shared;
-use crate::gemm::{self, Destination, Source, Strided, Tiles};
+use crate::gemm::{self, Destination, ProductError, Source, Strided, Tiles};
 use crate::isa::{Body, Level};
 use crate::pool::{Schedule, most_pieces, share};
 
@@ -38,6 +39,37 @@ const FEW: usize = 3;
 
 /// Most vectors across a tile of the product.
 const VECTORS: usize = 3;
+
+/// Filters that threads share are cut at multiples of this.
+const GRAIN: usize = 8;
+
+/// How many of so many windows fill whole vectors, if only a few are left over and they are worth the trouble. Then
+/// windows are always packed, all of them together.
+pub(super) fn narrow<T: Float>(level: Level, windows: usize) -> Option<usize> {
+    let lanes = T::wide_lanes(level)?;
+    let vectors = windows / lanes;
+    let rest = windows % lanes;
+    ((1..=VECTORS).contains(&vectors) && (1..=FEW).contains(&rest)).then_some(vectors * lanes)
+}
+
+/// What went wrong on any of the threads that share the products of a call.
+#[derive(Debug, Default)]
+pub(super) struct Failure(Mutex<Option<ProductError>>);
+
+impl Failure {
+    /// Keeps an error, the last if there are several.
+    pub(super) fn note(&self, done: Result<(), ProductError>) {
+        if let Err(error) = done {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+    }
+
+    /// The error, if there was one.
+    pub(super) fn result(self) -> Result<(), ProductError> {
+        let failure = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failure.map_or(Ok(()), Err)
+    }
+}
 
 /// A product whose sizes are known.
 pub(super) struct Product {
@@ -69,31 +101,50 @@ impl Product {
         }
     }
 
-    /// How many windows fill whole vectors, if only a few are left over and they are worth the trouble.
-    fn narrow<T: Float>(&self) -> Option<usize> {
-        let lanes = T::wide_lanes(self.level)?;
-        let vectors = self.windows / lanes;
-        let rest = self.windows % lanes;
-        ((1..=VECTORS).contains(&vectors) && (1..=FEW).contains(&rest)).then_some(vectors * lanes)
-    }
-
     /// Filters in one step of the narrow product: few enough to stay in the second cache until they are used again.
     fn step(&self) -> usize {
-        (FILTER_BLOCK / 2 / self.depth.max(1)).clamp(8, 512) / 8 * 8
+        (FILTER_BLOCK / 2 / self.depth.max(1)).clamp(GRAIN, 512) / GRAIN * GRAIN
     }
 
-    /// The largest product of one step.
+    /// Every number of filters that a step of the narrow product can have, and a few that none has: steps of what
+    /// [`share`] makes of the filters, for as many threads as there should be and for the caller alone.
+    fn steps(&self) -> impl Iterator<Item = usize> {
+        let step = self.step();
+        let grains = self.filters.div_ceil(GRAIN);
+        let pieces = most_pieces(self.cut.threads, Schedule::Static)
+            .min(grains)
+            .max(1);
+        // The last grain may not be full.
+        let missing = grains * GRAIN - self.filters;
+        [grains, grains / pieces, grains.div_ceil(pieces)]
+            .into_iter()
+            .flat_map(move |grains| {
+                let full = grains * GRAIN;
+                [full, full.saturating_sub(missing)]
+            })
+            .flat_map(move |filters| [filters.min(step), filters % step])
+    }
+
+    /// Scratch memory for any step. Fewer filters may need more of it, because blocks are made even.
     fn step_scratch<T: Float>(&self, windows: usize) -> usize {
-        let size = (self.step().min(self.filters), windows, self.depth);
-        gemm::scratch_len::<T>(self.level, size, &self.tiles(false), 1)
+        let tiles = self.tiles(false);
+        self.steps()
+            .map(|filters| {
+                let size = (filters, windows, self.depth);
+                gemm::scratch_len::<T>(self.level, size, &tiles, 1)
+            })
+            .fold(0, usize::max)
     }
 
     /// Elements of scratch memory.
     pub(super) fn scratch_len<T: Float>(&self) -> usize {
-        match self.narrow::<T>() {
+        match narrow::<T>(self.level, self.windows) {
             Some(windows) => {
                 let pieces = most_pieces(self.cut.threads, Schedule::Static);
-                self.windows * self.depth + pieces * self.step_scratch::<T>(windows)
+                let steps = pieces.saturating_mul(self.step_scratch::<T>(windows));
+                self.windows
+                    .saturating_mul(self.depth)
+                    .saturating_add(steps)
             }
             None => {
                 let size = (self.filters, self.windows, self.depth);
@@ -103,23 +154,32 @@ impl Product {
         }
     }
 
-    /// Computes one group of one image. Nothing happens if the slices are too short.
+    /// Computes one group of one image; an error if the slices are too short.
     pub(super) fn run<T: Float>(
         &self,
         windows: &impl Source<T>,
         weights: &[T],
         output: &mut [T],
         scratch: &mut [T],
-    ) {
-        let fits = weights.len() >= self.filters * self.depth
-            && output.len() >= self.filters * self.windows
-            && scratch.len() >= self.scratch_len::<T>()
-            && windows.extent() == (self.windows, self.depth);
-        debug_assert!(fits, "slices too short for the product");
-        if !fits {
-            return;
+    ) -> Result<(), ProductError> {
+        let fits = [
+            ("a", weights.len() >= self.filters * self.depth),
+            ("b", windows.extent() == (self.windows, self.depth)),
+            ("c", output.len() >= self.filters * self.windows),
+        ];
+        if let Some((operand, _)) = fits.into_iter().find(|(_, fits)| !fits) {
+            let (lanes, depth) = match operand {
+                "a" => (self.filters, self.depth),
+                "b" => (self.windows, self.depth),
+                _ => (self.filters, self.windows),
+            };
+            return Err(ProductError::Extent {
+                operand,
+                lanes,
+                depth,
+            });
         }
-        if let Some(main) = self.narrow::<T>() {
+        if let Some(main) = narrow::<T>(self.level, self.windows) {
             return self.run_narrow(main, windows, weights, output, scratch);
         }
         let tiles = self.tiles(self.cut.pack_windows);
@@ -135,7 +195,7 @@ impl Product {
                 &output,
                 (&tiles, threads),
                 scratch,
-            );
+            )
         }
     }
 
@@ -153,11 +213,18 @@ impl Product {
         output: &Shared<'_, T>,
         (tiles, threads): (&Tiles, usize),
         scratch: &mut [T],
-    ) {
+    ) -> Result<(), ProductError> {
         let (depth, count) = (self.depth, filters.len());
         let weights = &weights[filters.start * depth..filters.end * depth];
         // SAFETY: the caller keeps these rows for us.
         let output = unsafe { output.part(filters.start * self.windows, count * self.windows) };
+        if output.len() < count * self.windows {
+            return Err(ProductError::Extent {
+                operand: "c",
+                lanes: count,
+                depth: self.windows,
+            });
+        }
         // SAFETY: `weights` holds `count` rows of `depth` neighbours.
         let a = unsafe {
             Strided::new(
@@ -177,8 +244,7 @@ impl Product {
             )
         };
         let size = (count, windows, depth);
-        let done = gemm::multiply(self.level, size, &a, source, c, tiles, threads, scratch);
-        debug_assert!(done.is_ok(), "{done:?}");
+        gemm::multiply(self.level, size, &a, source, c, tiles, threads, scratch)
     }
 
     /// The same when `main` windows fill whole vectors and a few more do not.
@@ -189,21 +255,30 @@ impl Product {
         weights: &[T],
         output: &mut [T],
         scratch: &mut [T],
-    ) {
+    ) -> Result<(), ProductError> {
         let (all, depth) = (0..self.depth, self.depth);
+        let each = self.step_scratch::<T>(main);
+        let pieces = most_pieces(self.cut.threads, Schedule::Static);
+        let needed = self.windows * depth + pieces * each;
+        if scratch.len() < needed {
+            return Err(ProductError::Scratch {
+                needed,
+                given: scratch.len(),
+            });
+        }
         let (panel, rest) = scratch.split_at_mut(main * depth);
         windows.pack(0..main, all.clone(), main, panel);
         let (few, rest) = rest.split_at_mut((self.windows - main) * depth);
         windows.pack(main..self.windows, all, 1, few);
         let (panel, few) = (&*panel, &*few);
         let tiles = self.tiles(false);
-        let each = self.step_scratch::<T>(main);
         let (output, rest) = (Shared::new(output), Shared::new(rest));
+        let failure = Failure::default();
         share(
             self.cut.threads,
             Schedule::Static,
             self.filters,
-            8,
+            GRAIN,
             |piece, filters| {
                 // SAFETY: pieces have numbers of their own, and room for as many was asked for.
                 let scratch = unsafe { rest.part(piece * each, each) };
@@ -219,7 +294,7 @@ impl Product {
                 for first in filters.clone().step_by(self.step()) {
                     let step = first..filters.end.min(first + self.step());
                     // SAFETY: pieces are ranges of filters that do not meet.
-                    unsafe {
+                    let done = unsafe {
                         self.multiply(
                             step.clone(),
                             main,
@@ -228,8 +303,9 @@ impl Product {
                             &output,
                             (&tiles, 1),
                             scratch,
-                        );
-                    }
+                        )
+                    };
+                    failure.note(done);
                     // SAFETY: as above, and the product is done.
                     let rows = unsafe {
                         output.part(step.start * self.windows, step.len() * self.windows)
@@ -245,6 +321,7 @@ impl Product {
                 }
             },
         );
+        failure.result()
     }
 }
 
@@ -337,7 +414,8 @@ mod tests {
         };
         let product = Product::new(level, &geometry, cut);
         let mut scratch = vec![0f32; product.scratch_len::<f32>()];
-        product.run(&windows, &weights, &mut output, &mut scratch);
+        let done = product.run(&windows, &weights, &mut output, &mut scratch);
+        assert_eq!(done, Ok(()));
         assert!(output.iter().all(|&sum| sum == geometry.depth() as f32));
         windows.blocks.into_inner().unwrap()
     }
@@ -369,6 +447,86 @@ mod tests {
             };
             assert!(packed(text, level, wide).len() < blocks.len());
         }
+    }
+
+    /// Scratch memory is sized by these.
+    #[test]
+    fn every_step_of_every_piece_was_counted() {
+        for (filters, channels) in [(1, 8), (8, 8), (44, 8), (45, 500), (513, 8), (1000, 3000)] {
+            let text = format!("conv2d f32 n1 c{channels} h9 w9 k{filters} r3 s3");
+            let geometry = Geometry::of(&text.parse::<Workload>().unwrap()).unwrap();
+            for threads in [1, 2, 3, 5] {
+                let product = Product::new(Level::PORTABLE, &geometry, Cut { threads, ..CUT });
+                let counted: Vec<usize> = product.steps().collect();
+                for alone in [1, threads] {
+                    let schedule = Schedule::Static;
+                    share(alone, schedule, filters, GRAIN, |_, filters| {
+                        for first in filters.clone().step_by(product.step()) {
+                            let step = product.step().min(filters.end - first);
+                            assert!(counted.contains(&step), "{step} of {text}: {counted:?}");
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    /// Blocks are made even, so 20 filters may take larger ones than 44.
+    #[test]
+    fn scratch_memory_is_enough_for_the_smaller_steps_too() {
+        let text = "conv2d f32 n1 c8 h9 w9 k44 r3 s3";
+        let geometry = Geometry::of(&text.parse::<Workload>().unwrap()).unwrap();
+        for level in Level::all() {
+            let cut = Cut {
+                windows: 1,
+                depth: 16384,
+                pack_filters: true,
+                threads: 2,
+                ..CUT
+            };
+            let product = Product::new(level, &geometry, cut);
+            let tiles = product.tiles(false);
+            for filters in [44, 24, 20] {
+                let size = (filters, 48, product.depth);
+                let needed = gemm::scratch_len::<f32>(level, size, &tiles, 1);
+                assert!(product.step_scratch::<f32>(48) >= needed, "{filters}");
+            }
+        }
+    }
+
+    #[test]
+    fn slices_that_are_too_short_are_errors() {
+        let text = "conv2d f32 n1 c4 h9 w9 k5 r3 s3";
+        let geometry = Geometry::of(&text.parse::<Workload>().unwrap()).unwrap();
+        for level in Level::all() {
+            let product = Product::new(level, &geometry, CUT);
+            let image = vec![1f32; geometry.c * geometry.plane()];
+            let weights = vec![1f32; geometry.k * geometry.depth()];
+            let mut output = vec![7f32; geometry.k * geometry.windows()];
+            let mut scratch = vec![0f32; product.scratch_len::<f32>()];
+            let windows = Windows::new(level, &geometry, &image);
+            let fewer = Windows::new(level, &geometry, &image[..geometry.plane()]);
+            let none = &mut [][..];
+            let done = product.run(&windows, &weights, &mut output, none);
+            assert!(matches!(done, Err(ProductError::Scratch { .. })));
+            let done = product.run(&windows, &weights[1..], &mut output, &mut scratch);
+            assert!(matches!(done, Err(ProductError::Extent { operand, .. }) if operand == "a"));
+            let done = product.run(&fewer, &weights, &mut output, &mut scratch);
+            assert!(matches!(done, Err(ProductError::Extent { operand, .. }) if operand == "b"));
+            let done = product.run(&windows, &weights, &mut output[1..], &mut scratch);
+            assert!(matches!(done, Err(ProductError::Extent { operand, .. }) if operand == "c"));
+            assert!(output.iter().all(|&value| value == 7.0));
+        }
+    }
+
+    #[test]
+    fn an_error_of_any_thread_is_the_error_of_all() {
+        let failure = Failure::default();
+        let error = ProductError::InPlace { operand: "a" };
+        failure.note(Err(error.clone()));
+        failure.note(Ok(()));
+        assert_eq!(failure.result(), Err(error));
+        assert_eq!(Failure::default().result(), Ok(()));
     }
 
     /// 49 windows: three vectors of 16 and one left over, which is packed as a column of its own.

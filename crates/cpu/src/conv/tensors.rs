@@ -8,7 +8,7 @@ use kernelwise_types::{KernelSpec, Refusal};
 
 use super::Float;
 use super::geometry::Geometry;
-use crate::pool::{Schedule, most_pieces, share};
+use crate::pool::{self, Schedule, most_pieces, share};
 
 /// Everything a convolution reads and writes, sizes checked.
 pub(super) struct Tensors<'a, T> {
@@ -80,7 +80,7 @@ pub(super) struct Sharing {
 
 impl Sharing {
     pub(super) fn new(geometry: &Geometry, threads: u32, schedule: u32) -> Self {
-        let threads = threads.max(1) as usize;
+        let threads = pool::threads(threads);
         let schedule = Schedule::of(schedule);
         let parts = geometry.n * geometry.groups;
         let (outside, inside) = if parts >= threads {
@@ -94,6 +94,12 @@ impl Sharing {
             pieces: most_pieces(outside, schedule).min(parts).max(1),
             schedule,
         }
+    }
+
+    /// Elements of scratch memory for all parts worked on at once, of which each needs so many. More than there can be
+    /// stays more than there can be.
+    pub(super) fn scratch_len(&self, each: usize) -> usize {
+        each.saturating_mul(self.pieces)
     }
 
     /// Calls `body` for every part, with an equal share of the scratch memory for each of those worked on at once.
@@ -133,6 +139,9 @@ impl Sharing {
 }
 
 /// A slice whose parts are given to different threads.
+///
+/// A part is inside the slice, or it is empty: asking for too much is a mistake that tests find, and never reaches
+/// memory of others. Whoever goes on with the pointer of a part has to look at its length first.
 pub(super) struct Shared<'a, T> {
     start: *mut T,
     len: usize,
@@ -151,7 +160,7 @@ impl<'a, T> Shared<'a, T> {
         }
     }
 
-    /// So many elements from `first` on; none if there are not as many.
+    /// So many elements from `first` on; none at all if there are not as many.
     ///
     /// # Safety
     /// No part overlaps another that is in use.

@@ -306,42 +306,139 @@ fn any_setting_is_sound() {
         if id.dtypes() != [DType::F32] {
             continue;
         }
-        let workload: Workload = match id.operation() {
-            "conv2d" => "conv2d f32 n2 c4 h9 w8 k8 r3 s3 pad1",
-            _ => "conv3d f32 n2 c3 d3 h4 w5 k5 t2 r3 s3 pad1",
-        }
-        .parse()
-        .unwrap();
-        if !admitted(kernel.as_ref(), &workload) {
-            continue;
-        }
-        for setting in [
-            Setting::NONE,
-            Setting::new([0; 5]),
-            Setting::new([3, 7, 5, 9, 9]),
-        ] {
+        let sizes: &[&str] = match id.operation() {
+            "conv2d" => &[
+                "n2 c4 h9 w8 k8 r3 s3 pad1",
+                "n2 c4 h7 w7 k8 r1 s1",
+                "n1 c4 h9 w8 k8 r3 s3 pad1 groups4",
+                "n1 c8 h9 w9 k44 r3 s3",
+            ],
+            _ => &["n2 c3 d3 h4 w5 k5 t2 r3 s3 pad1"],
+        };
+        let mut tried = 0;
+        for sizes in sizes {
+            let text = format!("{} f32 {sizes}", id.operation());
+            let workload: Workload = text.parse().unwrap();
+            if !admitted(kernel.as_ref(), &workload) {
+                continue;
+            }
+            tried += 1;
             let (input, weights) = (
                 numbers::<f32>(elements(&workload, 0), 1),
                 numbers::<f32>(elements(&workload, 1), 2),
             );
             let expected = expected(&workload, &input, &weights);
-            let mut out = vec![0f32; expected.len()];
-            let inputs = [
-                TensorView::contiguous(&input, workload.inputs()[0].shape).unwrap(),
-                TensorView::contiguous(&weights, workload.inputs()[1].shape).unwrap(),
-            ];
-            let mut outputs =
-                [TensorViewMut::contiguous(&mut out, workload.outputs()[0].shape).unwrap()];
-            let mut call = Call::new(&workload, &inputs, &mut outputs).unwrap();
-            let mut scratch = Scratch::new();
-            scratch
-                .reserve(kernel.workspace(&workload, &setting))
-                .unwrap();
-            kernel.execute(&mut call, &setting, &mut scratch).unwrap();
-            for (a, e) in out.iter().zip(&expected) {
-                assert!((a - e).abs() < 1e-2, "{id} {setting:?}: {a} instead of {e}");
+            for setting in [
+                Setting::NONE,
+                Setting::new([0; 5]),
+                Setting::new([3, 7, 5, 9, 9]),
+                Setting::new([2, 1, 16384, 1, 1, 0]),
+                Setting::new([1 << 31, 8, 1]),
+                Setting::new([257, 1, 1, 1, 1, 1]),
+                Setting::new([2, u32::MAX, u32::MAX, u32::MAX, u32::MAX, u32::MAX]),
+                Setting::new([u32::MAX; 8]),
+            ] {
+                let out = executed(kernel.as_ref(), &workload, &setting, (&input, &weights));
+                for (a, e) in out.iter().zip(&expected) {
+                    assert!(
+                        (a - e).abs() < 1e-2,
+                        "{id} {text} {setting:?}: {a} instead of {e}"
+                    );
+                }
             }
         }
+        assert!(tried > 0, "{id}");
+    }
+}
+
+/// What a kernel says under a setting that need not be one of its space.
+fn executed(
+    kernel: &dyn HostKernel,
+    workload: &Workload,
+    setting: &Setting,
+    (input, weights): (&[f32], &[f32]),
+) -> Vec<f32> {
+    let mut out = vec![-77f32; workload.outputs()[0].shape.elements()];
+    let inputs = [
+        TensorView::contiguous(input, workload.inputs()[0].shape).unwrap(),
+        TensorView::contiguous(weights, workload.inputs()[1].shape).unwrap(),
+    ];
+    let mut outputs = [TensorViewMut::contiguous(&mut out, workload.outputs()[0].shape).unwrap()];
+    let mut call = Call::new(workload, &inputs, &mut outputs).unwrap();
+    let mut scratch = Scratch::new();
+    scratch
+        .reserve(kernel.workspace(workload, setting))
+        .unwrap();
+    kernel.execute(&mut call, setting, &mut scratch).unwrap();
+    out
+}
+
+/// Threads by the thousand would need memory by the terabyte, or by a number that no longer fits.
+#[test]
+fn more_threads_than_there_can_be_are_the_caller_alone() {
+    for kernel in all() {
+        let id = kernel.spec().id.clone();
+        let sizes = match (id.operation(), id.variant()) {
+            (_, variant) if variant.starts_with("depthwise") => "n1 c8 h9 w9 k8 r3 s3 groups8",
+            (_, variant) if variant.starts_with("winograd") => "n1 c1048576 h9 w9 k1 r3 s3",
+            ("conv2d", _) => "n1 c33554432 h1 w1 k1 r1 s1",
+            _ => "n1 c33554432 d1 h1 w1 k1 t1 r1 s1",
+        };
+        let text = format!("{} {} {sizes}", id.operation(), id.dtypes()[0]);
+        let workload: Workload = text.parse().unwrap();
+        assert_eq!(kernel.accepts(&workload), Ok(()), "{id}");
+        let needs = |threads: u32| {
+            let setting = match id.variant() {
+                variant if variant.starts_with("depthwise") => Setting::new([threads, 1]),
+                variant if variant.starts_with("im2col") || variant.starts_with("1x1") => {
+                    Setting::new([threads, 8, 8, 1, 1, 1])
+                }
+                _ => Setting::new([threads, 8, 1]),
+            };
+            kernel.workspace(&workload, &setting)
+        };
+        assert_eq!(needs(1 << 31), needs(1), "{id}");
+        assert_eq!(needs(257), needs(1), "{id}");
+        assert!(needs(2) >= needs(1), "{id}");
+    }
+}
+
+/// 49 windows are three vectors of 16 and a rest: they are packed whatever the setting says.
+#[test]
+fn parameters_that_have_no_say_are_not_offered() {
+    let workload: Workload = "conv2d f32 n1 c8 h7 w7 k8 r1 s1".parse().unwrap();
+    for level in Level::all() {
+        let kernel = super::im2col::one_tap::<f32>("conv2d", level).unwrap();
+        let space = kernel.space(&workload, &machine());
+        let values = |wanted: &str| {
+            let mut axes = space.axes();
+            let (_, axis) = axes.find(|(name, _)| *name == wanted).unwrap();
+            axis.values().to_vec()
+        };
+        let wide = <f32 as Float>::wide_lanes(level).is_some();
+        let (packing, windows): (&[u32], &[u32]) = if wide {
+            (&[1], &[49])
+        } else {
+            (&[0, 1], &[48, 49])
+        };
+        assert_eq!(values("pack_windows"), packing, "{}", level.name());
+        assert_eq!(values("windows"), windows, "{}", level.name());
+    }
+}
+
+/// A finer cut is for threads that share, and parts enough to be cut.
+#[test]
+fn schedules_are_offered_where_parts_are_shared() {
+    let workload: Workload = "conv2d f32 n3 c4 h9 w9 k4 r3 s3 groups4".parse().unwrap();
+    for kernel in all() {
+        if kernel.spec().id.operation() != "conv2d" || !admitted(kernel.as_ref(), &workload) {
+            continue;
+        }
+        let id = &kernel.spec().id;
+        let space = kernel.space(&workload, &machine());
+        let allowed = |params: &str| space.setting(&params.parse().unwrap()).is_ok();
+        assert!(allowed("threads=2,schedule=1"), "{id}");
+        assert!(!allowed("threads=1,schedule=1"), "{id}");
     }
 }
 

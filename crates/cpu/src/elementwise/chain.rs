@@ -148,6 +148,17 @@ impl<'a, T: Stepped> Chain<'a, T> {
         Ok(Some(chain))
     }
 
+    /// A chain without elements, to ask what it could do.
+    pub(super) fn empty(level: Level, steps: Steps) -> Self {
+        Self {
+            level,
+            steps,
+            first: &[],
+            further: [Operand::Full(&[]); Steps::MAX],
+            block: 1,
+        }
+    }
+
     /// How many loops it takes, or `None` if a step is not defined on these elements: tried with no elements.
     pub(super) fn loops(&self) -> Option<usize> {
         self.go(0, 0, &mut [&mut [], &mut []], Out::Near(&mut []))

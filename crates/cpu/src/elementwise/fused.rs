@@ -16,7 +16,7 @@ use super::{of_another_operation, steps_of};
 use crate::declare::{Needing, spec};
 use crate::isa::Level;
 use crate::movement::stream::{LINE, Stream, pages};
-use crate::pool::{Schedule, share_slice};
+use crate::pool::{SHARED_ONLY, Schedule, share_slice, threads};
 
 knobs! {
     /// How the elements are cut and shared out.
@@ -111,19 +111,26 @@ impl<T: Stepped> Kernel for Fused<T> {
         &self.spec
     }
 
-    fn space(&self, _workload: &Workload, machine: &Machine) -> Space {
+    fn space(&self, workload: &Workload, machine: &Machine) -> Space {
         let threads = Axis::threads(machine);
         let block = Axis::new(512, [256, MAX_BLOCK as u32]);
         let schedule = Axis::switch(false);
-        const ONE_THREAD: &str = "threads > 1 or schedule = 0";
         match self.stores {
             Stores::Plain => Space::of::<Blocks, 3>([threads, block, schedule])
-                .with_constraint(ONE_THREAD, |knobs: Blocks| {
+                .with_constraint(SHARED_ONLY, |knobs: Blocks| {
                     knobs.threads > 1 || knobs.schedule == 0
                 }),
-            Stores::Streaming(_) => {
-                Space::of::<Streaming, 4>([threads, block, schedule, pages(machine)])
-                    .with_constraint(ONE_THREAD, |knobs: Streaming| {
+            Stores::Streaming(stream) => {
+                // Blocks of several loops are shorter than a page.
+                let steps = steps_of(workload).map(|(steps, _)| steps);
+                let loops =
+                    steps.and_then(|steps| Chain::<T>::empty(self.level, steps).streams(stream));
+                let pages = match loops {
+                    Some(1) => pages(machine),
+                    _ => Axis::new(1, []),
+                };
+                Space::of::<Streaming, 4>([threads, block, schedule, pages])
+                    .with_constraint(SHARED_ONLY, |knobs: Streaming| {
                         knobs.threads > 1 || knobs.schedule == 0
                     })
             }
@@ -173,7 +180,7 @@ impl<T: Stepped> HostKernel for Fused<T> {
         let out = output.as_mut_slice::<T>()?;
         let chain = chain.filter(|chain| chain.loops().is_some() && chain.len() == out.len());
         let chain = chain.ok_or_else(refused)?;
-        let threads = knobs.threads.max(1) as usize;
+        let threads = threads(knobs.threads);
         let schedule = Schedule::of(knobs.schedule);
         share_slice(
             threads,

@@ -15,7 +15,7 @@ use rustfft::{Fft, FftDirection, FftPlanner};
 use super::plans::Plans;
 use super::{FftKnobs, Real, Rows, problem, unfit};
 use crate::declare::spec;
-use crate::pool::{Schedule, most_pieces, share};
+use crate::pool::{self, Schedule, most_pieces, share};
 
 /// Longest row a plan is made for: plans hold tables as long as the row.
 pub(super) const MAX_LEN: usize = 1 << 27;
@@ -86,8 +86,8 @@ impl<T: Real> Kernel for ComplexKernel<T> {
             return Bytes(0);
         };
         let plan = self.plan(len, op.kind == FftKind::Inverse);
-        let pieces =
-            most_pieces(FftKnobs::of(setting).threads as usize, Schedule::Static).min(rows);
+        let threads = pool::threads(FftKnobs::of(setting).threads);
+        let pieces = most_pieces(threads, Schedule::Static).min(rows);
         Carver::room::<T::Complex>(plan.get_immutable_scratch_len().saturating_mul(pieces))
     }
 
@@ -118,7 +118,7 @@ impl<T: Real> HostKernel for ComplexKernel<T> {
         let output = T::pairs_mut(output.as_mut_slice::<T::Complex>()?);
         let plan = self.plan(len, back);
         let each = plan.get_immutable_scratch_len();
-        let threads = FftKnobs::of(setting).threads as usize;
+        let threads = pool::threads(FftKnobs::of(setting).threads);
         let pieces = most_pieces(threads, Schedule::Static).min(rows);
         let scratch = Rows::new(T::pairs_mut(
             scratch

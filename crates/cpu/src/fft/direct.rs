@@ -19,7 +19,7 @@ use super::{FftKnobs, Real, Rows, problem, unfit};
 use crate::declare::{Needing, spec};
 use crate::index::memory::made_for;
 use crate::isa::{Body, Level};
-use crate::pool::{Schedule, share};
+use crate::pool::{self, Schedule, share};
 
 /// Longest row.
 pub(super) const MAX_LEN: usize = 16;
@@ -199,7 +199,7 @@ impl<T: Real> HostKernel for DirectKernel<T> {
             return Err(unfit(&self.spec));
         }
         let to = Rows::new(to);
-        let threads = FftKnobs::of(setting).threads as usize;
+        let threads = pool::threads(FftKnobs::of(setting).threads);
         share(threads, Schedule::Static, rows, LANES, |_, range| {
             let from = &from[range.start * weights.from..range.end * weights.from];
             // SAFETY: ranges do not overlap, so neither do their rows.

@@ -15,6 +15,7 @@ mod real;
 #[cfg(test)]
 mod tests;
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use kernelwise_backend::{Fault, HostKernel, knobs};
@@ -112,25 +113,27 @@ fn unfit(spec: &KernelSpec) -> Fault {
     }
 }
 
-/// A pointer that threads may share, because each keeps to rows of its own.
-struct Rows<T> {
+/// Memory that threads share, because each keeps to rows of its own.
+struct Rows<'a, T> {
     first: *mut T,
     /// Elements of all rows.
     len: usize,
+    memory: PhantomData<&'a mut [T]>,
 }
 
 // SAFETY: it stands for an exclusive borrow of the rows, of which each thread takes its own.
-unsafe impl<T: Send> Sync for Rows<T> {}
+unsafe impl<T: Send> Sync for Rows<'_, T> {}
 
-impl<T> Rows<T> {
-    fn new(rows: &mut [T]) -> Self {
+impl<'a, T> Rows<'a, T> {
+    fn new(rows: &'a mut [T]) -> Self {
         Self {
             first: rows.as_mut_ptr(),
             len: rows.len(),
+            memory: PhantomData,
         }
     }
 
-    /// A part of the memory.
+    /// A part of the memory. What lies beyond the end is left out: such a part is shorter than asked for, or empty.
     ///
     /// # Safety
     ///
@@ -142,7 +145,7 @@ impl<T> Rows<T> {
     unsafe fn part(&self, start: usize, len: usize) -> &mut [T] {
         let start = start.min(self.len);
         let len = len.min(self.len - start);
-        // SAFETY: inside the memory; the caller says that this part is theirs.
+        // SAFETY: inside the memory, which is borrowed for as long; the caller says that this part is theirs.
         unsafe { std::slice::from_raw_parts_mut(self.first.add(start), len) }
     }
 }

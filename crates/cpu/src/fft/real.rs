@@ -1,7 +1,6 @@
 //! Real rows and half spectra through `realfft`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use kernelwise_backend::{
     Axis, Call, Carver, Fault, Hint, HostKernel, Kernel, Knobs, Scratch, Setting, Space,
@@ -17,7 +16,7 @@ use super::complex::plannable;
 use super::plans::Plans;
 use super::{FftKnobs, Real, Rows, problem, unfit};
 use crate::declare::spec;
-use crate::pool::{Schedule, most_pieces, share};
+use crate::pool::{self, Schedule, most_pieces, share};
 
 /// Real to half a spectrum, and back.
 #[derive(Debug)]
@@ -99,8 +98,8 @@ impl<T: Real> Kernel for RealKernel<T> {
             return Bytes(0);
         };
         let room = self.room(op.kind, len);
-        let pieces =
-            most_pieces(FftKnobs::of(setting).threads as usize, Schedule::Static).min(rows);
+        let threads = pool::threads(FftKnobs::of(setting).threads);
+        let pieces = most_pieces(threads, Schedule::Static).min(rows);
         let complex =
             Carver::room::<T::Complex>((room.complex + room.library).saturating_mul(pieces)).0;
         Bytes(complex.saturating_add(Carver::room::<T>(room.real.saturating_mul(pieces)).0))
@@ -131,15 +130,17 @@ impl<T: Real> HostKernel for RealKernel<T> {
         let half = len / 2 + 1;
         let room = self.room(op.kind, len);
         let each = room.complex + room.library;
-        let threads = FftKnobs::of(setting).threads as usize;
+        let threads = pool::threads(FftKnobs::of(setting).threads);
         let pieces = most_pieces(threads, Schedule::Static).min(rows);
-        // The library refuses slices of other lengths than these, and spectra that no real row has.
-        let failed = AtomicBool::new(false);
         // The views are asked before memory is, so that a wrong call says what is wrong with it.
         if op.kind == FftKind::Real {
             let input = input.as_slice::<T>()?;
             let output = Rows::new(T::pairs_mut(output.as_mut_slice::<T::Complex>()?));
             let plan = self.plan(len);
+            let lengths = (plan.len(), plan.complex_len());
+            if lengths != (len, half) || input.len() != rows * len || output.len != rows * half {
+                return Err(unfit(&self.spec));
+            }
             let mut memory = scratch.carve();
             let complex = Rows::new(T::pairs_mut(
                 memory.take::<T::Complex>(each.saturating_mul(pieces))?,
@@ -157,15 +158,19 @@ impl<T: Real> HostKernel for RealKernel<T> {
                     copy.copy_from_slice(&input[row * len..(row + 1) * len]);
                     // SAFETY: as above.
                     let to = unsafe { output.part(row * half, half) };
-                    if plan.process_with_scratch(copy, to, scratch).is_err() {
-                        failed.store(true, Ordering::Relaxed);
-                    }
+                    // The library refuses slices of other lengths than its plan has, and these were compared.
+                    let done = plan.process_with_scratch(copy, to, scratch);
+                    debug_assert!(done.is_ok());
                 }
             });
         } else {
             let input = T::pairs(input.as_slice::<T::Complex>()?);
             let output = Rows::new(output.as_mut_slice::<T>()?);
             let plan = self.plan_back(len);
+            let lengths = (plan.len(), plan.complex_len());
+            if lengths != (len, half) || input.len() != rows * half || output.len != rows * len {
+                return Err(unfit(&self.spec));
+            }
             let complex = scratch
                 .carve()
                 .take::<T::Complex>(each.saturating_mul(pieces))?;
@@ -184,15 +189,12 @@ impl<T: Real> HostKernel for RealKernel<T> {
                     }
                     // SAFETY: as above.
                     let to = unsafe { output.part(row * len, len) };
-                    if plan.process_with_scratch(copy, to, scratch).is_err() {
-                        failed.store(true, Ordering::Relaxed);
-                    }
+                    // As above; the imaginary parts it would complain of are zero.
+                    let done = plan.process_with_scratch(copy, to, scratch);
+                    debug_assert!(done.is_ok());
                     to.iter_mut().for_each(|value| *value *= scale);
                 }
             });
-        }
-        if failed.into_inner() {
-            return Err(Fault::kernel(&self.spec.id, "the library refused a row"));
         }
         Ok(())
     }

@@ -70,7 +70,7 @@ fn compare(text: &str, len: usize) -> usize {
     let all = all();
     let fitting = fitting(&all, &w);
     for kernel in &fitting {
-        for threads in [1, 2, 3] {
+        for threads in [1, 2, 3, 0, u32::MAX] {
             let mut actual = before.clone();
             run(
                 *kernel,
@@ -259,4 +259,16 @@ fn rows_beyond_what_is_planned_are_refused_without_a_plan() {
     assert!(kernel.accepts(&w).is_err());
     assert_eq!(kernel.workspace(&w, &Setting::NONE).0, 0);
     assert_eq!(format!("{kernel:?}").matches("(134217729").count(), 0);
+}
+
+#[test]
+fn parts_beyond_the_end_are_cut_off() {
+    let mut memory = [1, 2, 3];
+    let rows = Rows::new(&mut memory);
+    // SAFETY: one at a time.
+    unsafe {
+        assert_eq!(rows.part(1, 2), [2, 3]);
+        assert_eq!(rows.part(2, usize::MAX), [3]);
+        assert!(rows.part(3, 1).is_empty() && rows.part(usize::MAX, 1).is_empty());
+    }
 }

@@ -157,10 +157,11 @@ pub(super) unsafe fn tile<V: Vector, const ROWS: usize, const VECTORS: usize, co
         // arithmetic of narrow tiles.
         let mut rows = [0isize; ROWS];
         for (i, row) in rows.iter_mut().enumerate().skip(1) {
-            *row = opaque(i as isize * tile.a_lane);
+            *row = opaque((i as isize).wrapping_mul(tile.a_lane));
         }
         let (mut a, mut b) = (tile.a, tile.b);
-        let ahead = opaque(STEPS_AHEAD * tile.b_depth);
+        // Of a product that is one deep the stride means nothing, and may be anything.
+        let ahead = opaque(STEPS_AHEAD.wrapping_mul(tile.b_depth));
         let mut sums = [[[V::zero(); VECTORS]; ROWS]; 4];
         // The rows of `c` are asked for one by one over the first depths: all at once would fill the buffers
         // of the first cache, and the loads of `a` and `b` would wait behind them. Short sums end before that

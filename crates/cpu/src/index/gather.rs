@@ -14,9 +14,9 @@ use super::memory::{first, first_mut, made_for};
 use super::picks::Picks;
 use super::slab::Slab;
 use super::sorted::Sorted;
-use super::{Shared, fits_records, unfit};
+use super::{fits_records, unfit};
 use crate::declare::{Needing, spec};
-use crate::pool::{Schedule, share};
+use crate::pool::{self, Schedule, Start, share};
 use crate::sort::Lines;
 
 knobs! {
@@ -25,7 +25,7 @@ knobs! {
         /// Threads that copy at once.
         threads,
         /// Several pieces for each thread (1), or one (0).
-        dynamic,
+        schedule,
     }
 }
 
@@ -102,8 +102,8 @@ struct Slices<'a> {
     /// Bytes of one slice.
     bytes: usize,
     picks: Picks<'a>,
-    table: Shared<u8>,
-    out: Shared<u8>,
+    table: Start<u8>,
+    out: Start<u8>,
 }
 
 impl Slices<'_> {
@@ -118,14 +118,8 @@ impl Slices<'_> {
         // SAFETY: neither tensor has gaps: the table has `outer` slabs of `places` slices, the result as many of
         // `picks.len()`. The caller keeps inside. They do not overlap.
         unsafe {
-            let from = self
-                .table
-                .get()
-                .add((outer * self.slab.places + place) * bytes);
-            let to = self
-                .out
-                .get()
-                .add((outer * self.picks.len() + position) * bytes);
+            let from = self.table.at((outer * self.slab.places + place) * bytes);
+            let to = self.out.at((outer * self.picks.len() + position) * bytes);
             to.copy_from_nonoverlapping(from, bytes);
         }
     }
@@ -184,6 +178,9 @@ impl Kernel for GatherKernel {
             Method::Plain => Space::none(),
             Method::Rows | Method::Sorted => {
                 Space::of::<GatherKnobs, 2>([Axis::threads(machine), Axis::switch(false)])
+                    .with_constraint(pool::SHARED_ONLY, |knobs: GatherKnobs| {
+                        knobs.threads > 1 || knobs.schedule == 0
+                    })
             }
         }
     }
@@ -239,13 +236,13 @@ impl HostKernel for GatherKernel {
         }
         let picks = Picks::checked(indices, slab.places)?;
         let knobs = GatherKnobs::of(setting);
-        let (threads, schedule) = (knobs.threads as usize, Schedule::of(knobs.dynamic));
+        let (threads, schedule) = (pool::threads(knobs.threads), Schedule::of(knobs.schedule));
         let slices = Slices {
             slab,
             bytes: slab.inner * table.dtype().size(),
             picks,
-            table: Shared(first(table)?.cast_mut()),
-            out: Shared(first_mut(out)?),
+            table: Start::new(first(table)?.cast_mut()),
+            out: Start::new(first_mut(out)?),
         };
         // Single elements of the common sizes are worth loops of their own.
         if self.method == Method::Rows {

@@ -96,29 +96,6 @@ fn scatters<J: Join>(
     Ok(())
 }
 
-/// A pointer that threads may share, because each keeps to places of its own.
-struct Shared<T>(*mut T);
-
-impl<T> Clone for Shared<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Shared<T> {}
-
-impl<T> Shared<T> {
-    /// The pointer. A method, so that closures capture the whole and not the bare pointer.
-    fn get(self) -> *mut T {
-        self.0
-    }
-}
-
-// SAFETY: whoever uses the pointer says which places are whose.
-unsafe impl<T: Send> Send for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Shared<T> {}
-
 /// Whether places and positions fit the records of a sorted list.
 fn fits_records(shape: &Shape, axis: usize, indices: usize) -> Result<(), Refusal> {
     let places = shape.dims().get(axis).copied().unwrap_or(0);

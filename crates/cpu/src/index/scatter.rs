@@ -21,9 +21,9 @@ use super::memory::{first, first_mut, made_for};
 use super::picks::Picks;
 use super::slab::Slab;
 use super::sorted::Sorted;
-use super::{Shared, fits_records, unfit};
+use super::{fits_records, unfit};
 use crate::declare::{Needing, spec};
-use crate::pool::{Schedule, share};
+use crate::pool::{self, Schedule, Start, share};
 use crate::sort::Lines;
 
 knobs! {
@@ -136,8 +136,8 @@ impl<J: Join> Kernel for ScatterKernel<J> {
 struct Slices<'a, T> {
     slab: Slab,
     picks: Picks<'a>,
-    updates: Shared<T>,
-    destination: Shared<T>,
+    updates: Start<T>,
+    destination: Start<T>,
 }
 
 impl<T: Copy + Send> Slices<'_, T> {
@@ -160,12 +160,10 @@ impl<T: Copy + Send> Slices<'_, T> {
         let (to, from) = unsafe {
             let to = self
                 .destination
-                .get()
-                .add((outer * places + place) * inner + columns.start);
+                .at((outer * places + place) * inner + columns.start);
             let from = self
                 .updates
-                .get()
-                .add((outer * self.picks.len() + position) * inner + columns.start);
+                .at((outer * self.picks.len() + position) * inner + columns.start);
             (
                 std::slice::from_raw_parts_mut(to, columns.len()),
                 std::slice::from_raw_parts(from.cast_const(), columns.len()),
@@ -282,10 +280,10 @@ impl<J: Join> HostKernel for ScatterKernel<J> {
         let slices = Slices {
             slab,
             picks,
-            updates: Shared(from),
-            destination: Shared(to),
+            updates: Start::new(from),
+            destination: Start::new(to),
         };
-        let threads = (ScatterKnobs::of(setting).threads as usize).max(1);
+        let threads = pool::threads(ScatterKnobs::of(setting).threads);
         match self.method {
             Method::Rows => slices.in_order::<J>(threads),
             Method::Sorted => {

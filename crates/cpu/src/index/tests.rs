@@ -151,7 +151,7 @@ fn results_do_not_depend_on_the_threads() {
             });
         }
         for kernel in fitting(&all(), &w) {
-            let results = [1, 2, 3, 5].map(|threads| {
+            let results = [1, 2, 3, 5, 0, u32::MAX].map(|threads| {
                 let mut out = before.clone();
                 run(kernel, &w, &Setting::new([threads, 1]), &inputs, &mut out).unwrap();
                 out[0].bytes().to_vec()

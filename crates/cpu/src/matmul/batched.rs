@@ -13,12 +13,13 @@ use kernelwise_types::{
     InvalidKernelId, KernelSpec, LayoutKind, Machine, Numerics, Refusal, Technique, Workload,
 };
 
+use super::operands::Product;
 use super::packed::{DEPTHS, hint};
-use super::product::{self, Product, problem, worst_packing};
+use super::product::{self, problem, worst_packing};
 use crate::declare::{Needing, spec};
 use crate::gemm::{ProductError, Real, Tiles, multiply, scratch_len};
 use crate::isa::Level;
-use crate::pool::{Schedule, most_pieces, share};
+use crate::pool::{SHARED_ONLY, Schedule, most_pieces, share, threads};
 
 knobs! {
     /// How the stack is shared out.
@@ -26,7 +27,7 @@ knobs! {
         /// Threads that work at once.
         threads,
         /// Whether threads take several small pieces each, instead of one.
-        dynamic,
+        schedule,
         /// Most depth in a block.
         kc,
         /// Whether blocks of `a` are copied into panels.
@@ -52,11 +53,11 @@ impl BatchedKnobs {
     }
 
     fn threads(self) -> usize {
-        product::threads(self.threads)
+        threads(self.threads)
     }
 
     fn pieces(self) -> usize {
-        most_pieces(self.threads(), Schedule::of(self.dynamic))
+        most_pieces(self.threads(), Schedule::of(self.schedule))
     }
 }
 
@@ -107,8 +108,8 @@ impl<T: Real + Plain> Kernel for Batched<T> {
             Axis::switch(tiles.pack_a),
             product::packs(tiles.pack_b, !product.trans_b),
         ])
-        .with_constraint("dynamic = 0 if threads = 1", |knobs: BatchedKnobs| {
-            knobs.threads > 1 || knobs.dynamic == 0
+        .with_constraint(SHARED_ONLY, |knobs: BatchedKnobs| {
+            knobs.threads > 1 || knobs.schedule == 0
         })
     }
 
@@ -136,7 +137,7 @@ impl<T: Real + Plain> HostKernel for Batched<T> {
         scratch: &mut Scratch,
     ) -> Result<(), Fault> {
         let knobs = BatchedKnobs::of(setting);
-        let product = product::read::<T>(call, &self.spec.id)?;
+        let product = Product::<T>::read(call, &self.spec.id)?;
         let tiles = product.packing(knobs.tiles());
         let size = (product.m, product.n, product.k);
         let one = scratch_len::<T>(self.level, size, &tiles, 1);
@@ -149,7 +150,7 @@ impl<T: Real + Plain> HostKernel for Batched<T> {
             share: one,
         };
         let failure = Mutex::new(None);
-        let schedule = Schedule::of(knobs.dynamic);
+        let schedule = Schedule::of(knobs.schedule);
         share(
             knobs.threads(),
             schedule,

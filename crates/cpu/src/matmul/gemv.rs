@@ -167,7 +167,7 @@ impl<T: Real> HostKernel for Gemv<T> {
         let (matrix, vector) = if shape.matrix_is_b { (b, a) } else { (a, b) };
         let result = outputs[0].as_mut_slice::<T>()?;
         let knobs = GemvKnobs::of(setting);
-        let threads = knobs.threads.max(1) as usize;
+        let threads = pool::threads(knobs.threads);
         let walk = walk(self.walks, knobs.unroll);
         pool::share_slice(
             threads,

@@ -14,11 +14,13 @@ use kernelwise_types::{
     Element, InvalidKernelId, KernelSpec, LayoutKind, Machine, Numerics, Technique, Workload,
 };
 
+use super::operands::{Product, Stack};
 use super::packed::{COLUMNS, DEPTHS, ROWS, hint};
-use super::product::{self, Product, Stack, problem};
+use super::product::{self, problem};
 use crate::declare::{Needing, spec};
 use crate::gemm::{Caches, Destination, Source, Strided, Tiles, multiply, scratch_len};
 use crate::isa::{Body, Level};
+use crate::pool::threads;
 
 knobs! {
     /// How the product is cut. Both operands are always packed: that is where they are widened.
@@ -271,7 +273,7 @@ impl<H: Half> PackedHalf<H> {
 
     /// Elements of f32 for the sums, and for packing.
     fn room(&self, size: (usize, usize, usize), knobs: HalfKnobs) -> (usize, usize) {
-        let threads = product::threads(knobs.threads);
+        let threads = threads(knobs.threads);
         let packing = scratch_len::<f32>(self.level, size, &knobs.tiles(), threads);
         (size.0.saturating_mul(size.1), packing)
     }
@@ -321,13 +323,13 @@ impl<H: Half> HostKernel for PackedHalf<H> {
         scratch: &mut Scratch,
     ) -> Result<(), Fault> {
         let knobs = HalfKnobs::of(setting);
-        let product = product::read::<H>(call, &self.spec.id)?;
+        let product = Product::<H>::read(call, &self.spec.id)?;
         let size @ (m, n, k) = (product.m, product.n, product.k);
         let (sums, packing) = self.room(size, knobs);
         let mut pieces = scratch.carve();
         let sums = pieces.take::<f32>(sums)?;
         let packing = pieces.take::<f32>(packing)?;
-        let (level, threads) = (self.level, product::threads(knobs.threads));
+        let (level, threads) = (self.level, threads(knobs.threads));
         for index in 0..product.batch {
             let side = |stack: &Stack<*const H>, lanes, lane_stride, depth_stride| Widening {
                 level,

@@ -14,9 +14,9 @@ use kernelwise_types::{
     Element, InvalidKernelId, KernelSpec, LayoutKind, Machine, Numerics, Technique, Workload,
 };
 
-use super::product::{self, Product};
+use super::operands::Product;
 use crate::declare::{Needing, spec};
-use crate::pool::{Schedule, share};
+use crate::pool::{Schedule, share, threads};
 
 knobs! {
     /// How the result is shared out.
@@ -118,8 +118,8 @@ impl<T: Element> HostKernel for Library<T> {
         setting: &Setting,
         _scratch: &mut Scratch,
     ) -> Result<(), Fault> {
-        let product = product::read::<T>(call, &self.spec.id)?;
-        let threads = product::threads(LibraryKnobs::of(setting).threads);
+        let product = Product::<T>::read(call, &self.spec.id)?;
+        let threads = threads(LibraryKnobs::of(setting).threads);
         let shared = Shared(product);
         let by_rows = product.m >= product.n;
         let longer = if by_rows { product.m } else { product.n };

@@ -15,6 +15,7 @@ mod halves;
 mod library;
 #[cfg(feature = "openblas")]
 mod openblas;
+mod operands;
 mod packed;
 mod product;
 mod small;

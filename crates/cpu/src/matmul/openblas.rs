@@ -11,7 +11,8 @@ use kernelwise_types::{
 };
 use libloading::Library;
 
-use super::product::{self, problem, refused};
+use super::operands::{Product, refused};
+use super::product::problem;
 use crate::declare::spec;
 
 /// The variable that names a file to load instead of the system's.
@@ -182,7 +183,7 @@ impl<T: Element> HostKernel for OpenBlas<T> {
             }
             _ => return Err(refused(&self.spec.id, "needs operands without gaps")),
         };
-        let product = product::read::<T>(call, &self.spec.id)?;
+        let product = Product::<T>::read(call, &self.spec.id)?;
         let order = |transposed| if transposed { TRANS } else { NO_TRANS };
         for index in 0..product.batch as isize {
             if m == 0 || n == 0 {

@@ -12,10 +12,12 @@ use kernelwise_types::{
     InvalidKernelId, KernelSpec, LayoutKind, Machine, Numerics, Technique, Workload,
 };
 
+use super::operands::Product;
 use super::product::{self, problem, worst_packing};
 use crate::declare::{Needing, spec};
 use crate::gemm::{Real, Tiles, multiply, scratch_len};
 use crate::isa::Level;
+use crate::pool::threads;
 
 knobs! {
     /// How the product is cut.
@@ -100,7 +102,7 @@ impl<T: Real + Plain> Kernel for Packed<T> {
         let knobs = PackedKnobs::of(setting);
         let tiles = worst_packing(workload, product, knobs.tiles());
         let size = (product.m, product.n, product.k);
-        let threads = product::threads(knobs.threads);
+        let threads = threads(knobs.threads);
         Carver::room::<T>(scratch_len::<T>(self.level, size, &tiles, threads))
     }
 
@@ -130,9 +132,9 @@ impl<T: Real + Plain> HostKernel for Packed<T> {
         scratch: &mut Scratch,
     ) -> Result<(), Fault> {
         let knobs = PackedKnobs::of(setting);
-        let product = product::read::<T>(call, &self.spec.id)?;
+        let product = Product::<T>::read(call, &self.spec.id)?;
         let tiles = product.packing(knobs.tiles());
-        let (level, threads) = (self.level, product::threads(knobs.threads));
+        let (level, threads) = (self.level, threads(knobs.threads));
         let size = (product.m, product.n, product.k);
         let scratch = scratch.slice::<T>(scratch_len::<T>(level, size, &tiles, threads))?;
         for index in 0..product.batch {

@@ -1,90 +1,14 @@
-//! The matrices of a call for kernels that follow any strides, and the tiles they are cut into.
+//! The matrices of a call as the packed product wants them, and the tiles they are cut into.
 #![allow(unsafe_code)]
 
-use kernelwise_backend::{Axis, Call, Fault};
+use kernelwise_backend::Axis;
 use kernelwise_types::op::{Matmul, Operation};
-use kernelwise_types::{Element, KernelId, LayoutKind, Machine, Refusal, Workload};
+use kernelwise_types::{LayoutKind, Machine, Workload};
+
+use super::operands::Product;
 
 use crate::gemm::{Caches, Destination, Real, Strided, Tiles, transposes};
 use crate::isa::Level;
-use crate::pool::MAX_THREADS;
-
-/// A stack of matrices in memory: an element lies at `first + matrix * step + row * rows + column * columns`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Stack<P> {
-    pub(super) first: P,
-    pub(super) step: isize,
-    pub(super) rows: isize,
-    pub(super) columns: isize,
-}
-
-/// What one call multiplies: `c = a · b`, `m` x `k` by `k` x `n`, `batch` times. Transposed operands are seen the
-/// right way round.
-///
-/// As long as the call it was read from is borrowed, `a` and `b` are readable, and `c` is writable by nobody else, at
-/// every index inside these sizes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Product<T> {
-    pub(super) batch: usize,
-    pub(super) m: usize,
-    pub(super) n: usize,
-    pub(super) k: usize,
-    pub(super) a: Stack<*const T>,
-    pub(super) b: Stack<*const T>,
-    pub(super) c: Stack<*mut T>,
-}
-
-/// The answer of a kernel to a call that is not for it.
-pub(super) fn refused(id: &KernelId, condition: &str) -> Fault {
-    Fault::Refused {
-        kernel: id.to_string(),
-        refusal: Refusal::Shape {
-            condition: condition.to_owned(),
-        },
-    }
-}
-
-/// Reads a call, whatever the strides.
-pub(super) fn read<T: Element>(
-    call: &mut Call<'_, '_>,
-    id: &KernelId,
-) -> Result<Product<T>, Fault> {
-    let (workload, inputs, outputs) = call.parts();
-    let (Operation::Matmul(product), [a, b], [c]) = (workload.operation(), inputs, outputs) else {
-        return Err(refused(id, "computes a matrix product"));
-    };
-    let strides = [a.layout(), b.layout(), c.layout()].map(|layout| match *layout.strides() {
-        [rows, columns] => Some([0, rows, columns]),
-        [step, rows, columns] => Some([step, rows, columns]),
-        _ => None,
-    });
-    let [Some(a_strides), Some(b_strides), Some(c_strides)] = strides else {
-        return Err(refused(id, "needs matrices, or stacks of them"));
-    };
-    Ok(Product {
-        batch: product.batch,
-        m: product.m,
-        n: product.n,
-        k: product.k,
-        a: stack(a.as_ptr()?, a_strides, product.trans_a),
-        b: stack(b.as_ptr()?, b_strides, product.trans_b),
-        c: stack(c.as_mut_ptr()?, c_strides, false),
-    })
-}
-
-fn stack<P>(first: P, [step, rows, columns]: [isize; 3], transposed: bool) -> Stack<P> {
-    let (rows, columns) = if transposed {
-        (columns, rows)
-    } else {
-        (rows, columns)
-    };
-    Stack {
-        first,
-        step,
-        rows,
-        columns,
-    }
-}
 
 /// The product of a workload that is one.
 pub(super) fn problem(workload: &Workload) -> Option<&Matmul> {
@@ -171,14 +95,6 @@ pub(super) fn first_tiles<T: Real>(
     let row_bytes = neighbours.then(|| product.n.saturating_mul(size_of::<T>()));
     let size = (product.m, product.n, product.k);
     Tiles::for_product::<T>(level, &Caches::of(machine), size, row_bytes)
-}
-
-/// The threads a knob stands for: more than there can be are the caller alone, as in the pool.
-pub(super) fn threads(knob: u32) -> usize {
-    match knob as usize {
-        threads @ 2..=MAX_THREADS => threads,
-        _ => 1,
-    }
 }
 
 /// Block sizes to choose from for a dimension: one that holds all of it is enough.

@@ -18,11 +18,12 @@ use kernelwise_types::{
     InvalidKernelId, KernelSpec, LayoutKind, Machine, Numerics, Refusal, Technique, Workload,
 };
 
-use super::product::{self, Product, problem};
+use super::operands::Product;
+use super::product::problem;
 use crate::declare::{Needing, spec};
 use crate::gemm::{Destination, ProductError, Real, Tiles, multiply, scratch_len};
 use crate::isa::Level;
-use crate::pool::{Schedule, share};
+use crate::pool::{Schedule, share, threads};
 
 knobs! {
     /// How the depth is cut.
@@ -54,9 +55,10 @@ const TILES: Tiles = Tiles {
     pack_b: true,
 };
 
-/// Elements of one part's sums and of its scratch memory.
+/// Elements of one part's sums and of its scratch memory. The last part may be shallower, and is then cut into blocks that are
+/// not: what the deepest block needs is enough for all.
 fn room<T: Real>(level: Level, (m, n, k): (usize, usize, usize), parts: usize) -> (usize, usize) {
-    let scratch = scratch_len::<T>(level, (m, n, k.div_ceil(parts)), &TILES, 1);
+    let scratch = scratch_len::<T>(level, (m, n, k.div_ceil(parts).min(TILES.kc)), &TILES, 1);
     (m.saturating_mul(n), scratch)
 }
 
@@ -142,13 +144,13 @@ impl<T: Real + Plain> HostKernel for SplitDepth<T> {
     ) -> Result<(), Fault> {
         let knobs = SplitKnobs::of(setting);
         let parts = Self::parts(knobs);
-        let product = product::read::<T>(call, &self.spec.id)?;
+        let product = Product::<T>::read(call, &self.spec.id)?;
         let size = (product.m, product.n, product.k);
         let (sums, packing) = room::<T>(self.level, size, parts);
         let needed = sums.saturating_add(packing).saturating_mul(parts);
         let memory = scratch.slice::<T>(needed)?;
         let (sums_of_parts, packing_of_parts) = memory.split_at_mut(sums * parts);
-        let threads = product::threads(knobs.threads);
+        let threads = threads(knobs.threads);
         for index in 0..product.batch {
             let work = Parts {
                 level: self.level,

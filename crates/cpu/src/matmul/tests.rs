@@ -357,7 +357,7 @@ fn kernels_wake_the_threads_they_are_told_to() {
     };
     let batched = |threads| BatchedKnobs {
         threads,
-        dynamic: 1,
+        schedule: 1,
         kc: 64,
         pack_a: 0,
         pack_b: 0,

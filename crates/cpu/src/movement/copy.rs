@@ -16,7 +16,7 @@ use super::stream::{LINE, Stream, pages};
 use super::walk::move_elements;
 use super::{Units, of_another_operation, with_units};
 use crate::declare::{Needing, spec};
-use crate::pool::{Schedule, share, share_slice};
+use crate::pool::{self, Schedule, Start, share, share_slice};
 
 knobs! {
     /// How the elements are shared out.
@@ -32,7 +32,7 @@ impl Sharing {
     /// Any number of threads, either schedule; the schedule of one thread is static.
     pub(super) fn space(machine: &Machine) -> Space {
         Space::of::<Self, 2>([Axis::threads(machine), Axis::switch(false)])
-            .with_constraint("threads > 1 or schedule = 0", |knobs: Self| {
+            .with_constraint(pool::SHARED_ONLY, |knobs: Self| {
                 knobs.threads > 1 || knobs.schedule == 0
             })
     }
@@ -40,7 +40,7 @@ impl Sharing {
     /// What [`share`] wants to know.
     pub(super) fn of_setting(setting: &Setting) -> (usize, Schedule) {
         let knobs = Self::of(setting);
-        (knobs.threads.max(1) as usize, Schedule::of(knobs.schedule))
+        (pool::threads(knobs.threads), Schedule::of(knobs.schedule))
     }
 }
 
@@ -59,7 +59,7 @@ knobs! {
 impl Streaming {
     fn space(machine: &Machine) -> Space {
         let axes = [Axis::threads(machine), Axis::switch(false), pages(machine)];
-        Space::of::<Self, 3>(axes).with_constraint("threads > 1 or schedule = 0", |knobs: Self| {
+        Space::of::<Self, 3>(axes).with_constraint(pool::SHARED_ONLY, |knobs: Self| {
             knobs.threads > 1 || knobs.schedule == 0
         })
     }
@@ -189,17 +189,17 @@ pub(super) unsafe fn move_all<T: Element>(
 ) -> Result<(), ViewError> {
     let elements = output.shape().elements().min(source.shape().elements());
     let target = *output.layout();
-    let from = Shared(input.as_ptr::<T>()?.cast_mut());
-    let to = Shared(output.as_mut_ptr::<T>()?);
+    let from = Start::new(input.as_ptr::<T>()?.cast_mut());
+    let to = Start::new(output.as_mut_ptr::<T>()?);
     struct Lines<'a, T> {
-        from: (Shared<T>, &'a Layout),
-        to: (Shared<T>, &'a Layout),
+        from: (Start<T>, &'a Layout),
+        to: (Start<T>, &'a Layout),
         range: std::ops::Range<usize>,
     }
     impl<T> Units for Lines<'_, T> {
         fn with<U: Copy>(self) {
-            let from = (self.from.0.get().cast::<U>().cast_const(), self.from.1);
-            let to = (self.to.0.get().cast::<U>(), self.to.1);
+            let from = (self.from.0.at(0).cast::<U>().cast_const(), self.from.1);
+            let to = (self.to.0.at(0).cast::<U>(), self.to.1);
             // SAFETY: the layouts stay inside the memory of the views, which do not overlap (`Call`), the
             // range is inside both shapes, and `U` has the size of the element type.
             unsafe { move_elements(from, to, self.range) }
@@ -217,31 +217,3 @@ pub(super) unsafe fn move_all<T: Element>(
     });
     Ok(())
 }
-
-/// A pointer that threads share; what they do through it must not overlap.
-pub(super) struct Shared<T>(*mut T);
-
-impl<T> Clone for Shared<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Shared<T> {}
-
-impl<T> Shared<T> {
-    /// For this pointer.
-    pub(super) fn new(pointer: *mut T) -> Self {
-        Self(pointer)
-    }
-
-    /// The pointer.
-    pub(super) fn get(self) -> *mut T {
-        self.0
-    }
-}
-
-// SAFETY: the pointer is only a number until someone uses it, which takes an unsafe block of its own.
-unsafe impl<T> Send for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T> Sync for Shared<T> {}

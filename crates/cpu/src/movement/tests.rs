@@ -204,6 +204,54 @@ fn strides_are_followed_or_refused() {
     }
 }
 
+/// Lines have no squares, so there is nothing to choose; matrices do.
+#[test]
+fn squares_are_offered_where_there_are_matrices() {
+    let machine = kernelwise_probe::machine();
+    for (text, offered) in [
+        ("transpose f32 8x3x64 perm1,0,2", 1),
+        ("transpose f32 3x4x5 perm0,1,2", 1),
+        ("transpose f32 8x3x4 perm1,0,2", 4),
+        ("transpose f32 64x64 perm1,0", 4),
+    ] {
+        let workload: Workload = text.parse().unwrap();
+        for kernel in kernels_for(&workload) {
+            let space = kernel.space(&workload, &machine);
+            let tile = space.axes().find(|(name, _)| *name == "tile");
+            let naive = kernel.spec().id.variant() == "naive";
+            let tiles = tile.map(|(_, axis)| axis.values().len());
+            let expected = (!naive).then_some(offered);
+            assert_eq!(tiles, expected, "{} on {text}", kernel.spec().id);
+        }
+    }
+}
+
+/// Settings from elsewhere move the same elements.
+#[test]
+fn any_parameter_is_taken_for_one_that_makes_sense() {
+    let data: Vec<u32> = (0..600).collect();
+    for text in ["copy u32 20x30", "transpose u32 20x30 perm1,0"] {
+        let workload: Workload = text.parse().unwrap();
+        let shape = workload.outputs()[0].shape;
+        let inputs = [TensorView::contiguous(&data, workload.inputs()[0].shape).unwrap()];
+        let mut expected = vec![0u32; 600];
+        let mut views = [TensorViewMut::contiguous(&mut expected, shape).unwrap()];
+        kernelwise_reference::compute(&workload, &inputs, &mut views).unwrap();
+        for kernel in kernels_for(&workload) {
+            for value in [0, 3, 257, u32::MAX] {
+                let mut out = vec![0u32; 600];
+                let mut outputs = [TensorViewMut::contiguous(&mut out, shape).unwrap()];
+                let mut call = Call::new(&workload, &inputs, &mut outputs).unwrap();
+                let setting = Setting::new([value; 3]);
+                kernel
+                    .execute(&mut call, &setting, &mut Scratch::new())
+                    .unwrap();
+                assert!(out == expected, "{} {value} on {text}", kernel.spec().id);
+            }
+        }
+    }
+}
+
 #[test]
 fn other_operations_are_refused() {
     let workload: Workload = "elementwise.neg f32 4".parse().unwrap();

@@ -95,7 +95,8 @@ impl<U: Copy> Part<U> {
         // SAFETY: the caller's word on the part; the level is the proof of the instructions.
         unsafe {
             match Square::of(level, size_of::<U>()) {
-                Some(square) => self.in_squares(square, tile.max(square.width)),
+                // Whole squares, or the last of a tile would reach beyond it.
+                Some(square) => self.in_squares(square, tile.next_multiple_of(square.width)),
                 None => self.blocked(tile),
             }
         }
@@ -103,7 +104,8 @@ impl<U: Copy> Part<U> {
 
     /// # Safety
     ///
-    /// As for [`each`](Self::each); the square is for units of this size and this processor.
+    /// As for [`each`](Self::each); the square is for units of this size and this processor, and `tile` is a multiple of
+    /// its width.
     unsafe fn in_squares(self, square: Square, tile: usize) {
         let (whole_rows, whole_columns) = (
             self.rows - self.rows % square.width,
@@ -117,7 +119,7 @@ impl<U: Copy> Part<U> {
             for column in (0..whole_columns).step_by(tile) {
                 for column in (column..whole_columns.min(column + tile)).step_by(square.width) {
                     for row in (row..whole_rows.min(row + tile)).step_by(square.width) {
-                        // SAFETY: a whole square begins here.
+                        // SAFETY: a whole square begins here: rows and columns count in its width.
                         let part = unsafe { self.at(row, column, square.width) };
                         let ahead = part
                             .to
@@ -349,5 +351,38 @@ unsafe fn avx512_8x8(from: *const u8, from_step: isize, to: *mut u8, to_step: is
     for (i, line) in b.into_iter().enumerate() {
         // SAFETY: as above.
         unsafe { _mm512_storeu_pd(to.offset(i as isize * to_step).cast(), line) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A part in the middle of a matrix, with tiles that squares do not divide.
+    #[test]
+    fn tiles_of_any_size_stay_inside_the_part() {
+        const SIDE: usize = 80;
+        let from: Vec<u32> = (1..=(SIDE * SIDE) as u32).collect();
+        for level in Level::all() {
+            for tile in [1, 3, 8, 16, 20, 33, 1 << 16] {
+                let mut to = vec![0u32; SIDE * SIDE];
+                let part = Part {
+                    from: from.as_ptr(),
+                    from_step: SIDE as isize,
+                    to: to.as_mut_ptr(),
+                    to_step: SIDE as isize,
+                    rows: 48,
+                    columns: 37,
+                };
+                // SAFETY: 48 by 37 units lie inside both; beyond them is enough for a square.
+                unsafe { part.in_registers(level, tile) };
+                for (at, &value) in to.iter().enumerate() {
+                    let (row, column) = (at / SIDE, at % SIDE);
+                    let inside = row < part.rows && column < part.columns;
+                    let expected = if inside { from[row + column * SIDE] } else { 0 };
+                    assert_eq!(value, expected, "{} {tile}: {row} {column}", level.name());
+                }
+            }
+        }
     }
 }

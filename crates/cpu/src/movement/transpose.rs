@@ -11,19 +11,19 @@ use std::ops::Range;
 use kernelwise_backend::{
     Axis as Values, Call, Fault, Hint, HostKernel, Kernel, Knobs, Scratch, Setting, Space, knobs,
 };
-use kernelwise_types::op::Operation;
+use kernelwise_types::op::{Operation, Transpose};
 use kernelwise_types::{
     Element, InvalidKernelId, KernelSpec, Layout, LayoutKind, MAX_RANK, Machine, Numerics, Refusal,
     Technique, ViewError, Workload,
 };
 
 use super::axes::{Axes, Axis, Shape};
-use super::copy::{Shared, Sharing, move_all};
+use super::copy::{Sharing, move_all};
 use super::tile::{self, Part};
 use super::{Units, of_another_operation, with_units};
 use crate::declare::{Needing, spec};
 use crate::isa::Level;
-use crate::pool::{Schedule, share};
+use crate::pool::{self, Schedule, Start, share};
 
 knobs! {
     /// How matrices are cut and shared out.
@@ -91,18 +91,23 @@ impl<T: Element> Kernel for Turn<T> {
         &self.spec
     }
 
-    fn space(&self, _workload: &Workload, machine: &Machine) -> Space {
+    fn space(&self, workload: &Workload, machine: &Machine) -> Space {
         let default = match self.path {
             Path::Naive => return Sharing::space(machine),
             Path::Blocked => 32,
             Path::Registers(_) => 64,
         };
+        // Lines move whole; there are no squares whose size could matter.
+        let tiles: &[u32] = match workload.operation() {
+            Operation::Transpose(op) if moves_lines(op, size_of::<T>()) => &[],
+            _ => &[16, 32, 64, 128],
+        };
         Space::of::<Turning, 3>([
             Values::threads(machine),
-            Values::new(default, [16, 32, 64, 128]),
+            Values::new(default, tiles.iter().copied()),
             Values::switch(false),
         ])
-        .with_constraint("threads > 1 or schedule = 0", |knobs: Turning| {
+        .with_constraint(pool::SHARED_ONLY, |knobs: Turning| {
             knobs.threads > 1 || knobs.schedule == 0
         })
     }
@@ -147,19 +152,19 @@ impl<T: Element> HostKernel for Turn<T> {
         };
         // Both must lie without gaps: then neighbours exist, and all of the output is written.
         input.as_slice::<T>()?;
-        let to = Shared::new(output.as_mut_slice::<T>()?.as_mut_ptr());
-        let from = Shared::new(input.as_ptr::<T>()?.cast_mut());
+        let to = output.as_mut_slice::<T>()?.as_mut_ptr();
+        let from = input.as_ptr::<T>()?.cast_mut();
         let axes = Axes::new(&turned, output.layout(), size_of::<T>());
         let knobs = Turning::of(setting);
         let work = Work {
-            from: Shared::new(from.get().cast()),
-            to: Shared::new(to.get().cast()),
+            from: Start::new(from.cast()),
+            to: Start::new(to.cast()),
             shape: axes
                 .shape()
                 .ok_or_else(|| self.without_neighbours(&turned))?,
             level,
             tile: (knobs.tile as usize).clamp(1, 1 << 16),
-            threads: knobs.threads.max(1) as usize,
+            threads: pool::threads(knobs.threads),
             schedule: Schedule::of(knobs.schedule),
         };
         with_units(axes.unit, work);
@@ -180,10 +185,21 @@ impl<T: Element> Turn<T> {
     }
 }
 
+/// Whether tensors without gaps and elements of so many bytes come down to lines.
+fn moves_lines(op: &Transpose, bytes: usize) -> bool {
+    let perm: Vec<usize> = op.perm.iter().collect();
+    let Some(source) = Layout::contiguous(op.shape).permuted(&perm) else {
+        return false;
+    };
+    let target = Layout::contiguous(*source.shape());
+    let shape = Axes::new(&source, &target, bytes).shape();
+    matches!(shape, Some(Shape::Lines { .. }))
+}
+
 /// One call, ready to be shared out.
 struct Work {
-    from: Shared<u8>,
-    to: Shared<u8>,
+    from: Start<u8>,
+    to: Start<u8>,
     shape: Shape,
     level: Option<Level>,
     tile: usize,
@@ -234,7 +250,7 @@ impl Work {
     ///
     /// The lines are inside both tensors, and no other thread writes them.
     unsafe fn lines<U: Copy>(&self, length: usize, others: &Axes, lines: Range<usize>) {
-        let (from, to) = (self.from.get().cast::<U>(), self.to.get().cast::<U>());
+        let (from, to) = (self.from.at(0).cast::<U>(), self.to.at(0).cast::<U>());
         // The innermost of the other axes is walked by its steps, which is cheaper than its offsets.
         let Axis {
             size,
@@ -279,9 +295,9 @@ impl Work {
             let from = from + row.start as isize + column.start as isize * from_step;
             let to = to + column.start as isize + row.start as isize * to_step;
             let part = Part {
-                from: self.from.get().cast::<U>().cast_const().offset(from),
+                from: self.from.at(0).cast::<U>().cast_const().offset(from),
                 from_step,
-                to: self.to.get().cast::<U>().offset(to),
+                to: self.to.at(0).cast::<U>().offset(to),
                 to_step,
                 rows: row.len(),
                 columns: column.len(),

@@ -6,7 +6,7 @@
 //! | `separable-…` | any window | rows of the window first, then columns: `r + s` steps for each result in place of `r · s` |
 //! | `window2-…`, `window3-…` | 2x2 and 3x3 windows at stride 2 | both at once, in registers |
 //!
-//! Planes, one for each image and channel, are shared out among threads.
+//! Rows of results are shared out among threads, whichever image and channel they belong to: there may be few of those.
 
 mod plane;
 mod scalar;

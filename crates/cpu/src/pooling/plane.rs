@@ -7,11 +7,11 @@ use kernelwise_backend::{Axis, Fault, Space, knobs};
 use kernelwise_types::op::{Operation, Pool2d, PoolKind};
 use kernelwise_types::{KernelSpec, Machine, Numerics, Refusal, Workload};
 
-use crate::pool::{MAX_THREADS, Schedule};
+use crate::pool::{self, Schedule};
 use crate::reduce::lanes::{MOST_LANES, Number, Vector};
 
 knobs! {
-    /// How planes are shared out.
+    /// How rows of results are shared out.
     pub(super) struct PlaneKnobs {
         /// Threads that work at once.
         threads,
@@ -23,11 +23,13 @@ knobs! {
 impl PlaneKnobs {
     pub(super) fn space(machine: &Machine) -> Space {
         Space::of::<Self, 2>([Axis::threads(machine), Axis::switch(false)])
+            .with_constraint(pool::SHARED_ONLY, |knobs: Self| {
+                knobs.threads > 1 || knobs.schedule == 0
+            })
     }
 
     pub(super) fn crew(self) -> (usize, Schedule) {
-        let threads = (self.threads as usize).clamp(1, MAX_THREADS);
-        (threads, Schedule::of(self.schedule))
+        (pool::threads(self.threads), Schedule::of(self.schedule))
     }
 }
 

@@ -1,5 +1,6 @@
 //! 2x2 and 3x3 windows at stride 2, as most networks have them: rows are joined in registers and parted into even and odd
-//! places there; nothing is stored but results.
+//! places there; nothing is stored but results. They are for calls without the scratch memory that `separable` joins rows in.
+//! A third tap takes a column beyond the vectors, which is joined by itself; whether that still pays is for measuring to say.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;

@@ -23,6 +23,7 @@ use super::lanes::{Job, Number, Vector};
 use super::vector::{Crew, check};
 use crate::declare::{Needing, spec};
 use crate::isa::Level;
+use crate::pool;
 
 knobs! {
     /// How a pairwise sum is carried out.
@@ -164,7 +165,7 @@ impl<T: Number, F: Fold<T>> Job<T> for Summed<'_, T, F> {
             let start = frame.kept.offset(line) + column;
             let (mut sums, mut position) = (Counter::<COLUMNS, T>::new(), depth.start);
             while position < depth.end {
-                let end = depth.end.min(position + leaf);
+                let end = depth.end.min(position.saturating_add(leaf));
                 let mut columns = [T::ZERO; COLUMNS];
                 // SAFETY: the caller vouches for the instructions; a row begins where the walks say and
                 // has `run` elements, of which these are `width` from `column` on.
@@ -232,6 +233,9 @@ impl<T: Reducible> Kernel for Pairwise<T> {
             Axis::switch(false),
             Axis::new(256, [64, 1024]),
         ])
+        .with_constraint(pool::SHARED_ONLY, |knobs: PairwiseKnobs| {
+            knobs.threads > 1 || knobs.schedule == 0
+        })
     }
 
     fn workspace(&self, workload: &Workload, setting: &Setting) -> Bytes {

@@ -24,7 +24,7 @@ use super::lanes::{Job, Number, Vector};
 use super::place::{Order, Places, best_of};
 use crate::declare::{Needing, spec};
 use crate::isa::Level;
-use crate::pool::{MAX_THREADS, Schedule, most_pieces, share_slice};
+use crate::pool::{self, Schedule, most_pieces, share_slice};
 
 knobs! {
     /// How a reduction of floats is cut and carried out.
@@ -96,7 +96,7 @@ const TOGETHER: usize = 64;
 impl Crew {
     pub(super) fn new(threads: u32, schedule: u32) -> Self {
         Self {
-            threads: (threads as usize).clamp(1, MAX_THREADS),
+            threads: pool::threads(threads),
             schedule: Schedule::of(schedule),
         }
     }
@@ -338,8 +338,14 @@ impl<T: Reducible> Kernel for VectorReduce<T> {
         let (threads, schedule) = (Axis::threads(machine), Axis::switch(false));
         if self.unrolls(workload) {
             Space::of::<FoldKnobs, 3>([threads, schedule, Axis::new(4, [1, 2, 8])])
+                .with_constraint(pool::SHARED_ONLY, |knobs: FoldKnobs| {
+                    knobs.threads > 1 || knobs.schedule == 0
+                })
         } else {
             Space::of::<CutKnobs, 2>([threads, schedule])
+                .with_constraint(pool::SHARED_ONLY, |knobs: CutKnobs| {
+                    knobs.threads > 1 || knobs.schedule == 0
+                })
         }
     }
 

@@ -17,6 +17,13 @@ pub(super) struct Lines {
 pub(super) const ABREAST: usize = 64;
 
 impl Lines {
+    /// A single element.
+    pub(super) const ONE: Self = Self {
+        outer: 1,
+        length: 1,
+        inner: 1,
+    };
+
     /// Along this axis, which the shape has.
     pub(super) fn along(shape: &Shape, axis: usize) -> Self {
         let dims = shape.dims();

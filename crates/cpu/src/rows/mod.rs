@@ -18,11 +18,11 @@ mod tests;
 
 use std::sync::Arc;
 
-use kernelwise_backend::{Axis, HostKernel, Space, knobs};
-use kernelwise_types::{InvalidKernelId, Machine};
+use kernelwise_backend::{Axis, Fault, HostKernel, Space, knobs};
+use kernelwise_types::{InvalidKernelId, KernelSpec, Machine, Refusal, Workload};
 
 use crate::isa::Level;
-use crate::pool::{MAX_THREADS, Schedule};
+use crate::pool::{self, Schedule};
 use crate::reduce::lanes::distinct;
 
 knobs! {
@@ -38,11 +38,13 @@ knobs! {
 impl RowKnobs {
     fn space(machine: &Machine) -> Space {
         Space::of::<Self, 2>([Axis::threads(machine), Axis::switch(false)])
+            .with_constraint(pool::SHARED_ONLY, |knobs: Self| {
+                knobs.threads > 1 || knobs.schedule == 0
+            })
     }
 
     fn crew(self) -> (usize, Schedule) {
-        let threads = (self.threads as usize).clamp(1, MAX_THREADS);
-        (threads, Schedule::of(self.schedule))
+        (pool::threads(self.threads), Schedule::of(self.schedule))
     }
 }
 
@@ -79,4 +81,15 @@ pub(crate) fn kernels(levels: &[Level]) -> Result<Vec<Arc<dyn HostKernel>>, Inva
         }
     }
     Ok(kernels)
+}
+
+/// The fault of a kernel that was called with another operation than its own.
+fn of_another_operation(spec: &KernelSpec, workload: &Workload) -> Fault {
+    Fault::Refused {
+        kernel: spec.id.to_string(),
+        refusal: Refusal::Operation {
+            kernel: spec.id.operation().to_owned(),
+            workload: workload.operation().to_string(),
+        },
+    }
 }

@@ -18,7 +18,7 @@ use kernelwise_types::{
 use super::float::Float;
 use super::lines::{ABREAST, Lines, Parts, Strip};
 use super::moments::Moments;
-use super::{Method, RowKnobs};
+use super::{Method, RowKnobs, of_another_operation};
 use crate::declare::{Needing, spec};
 use crate::isa::Level;
 use crate::pool::{Schedule, share, share_slice};
@@ -98,7 +98,7 @@ impl<T: Float> HostKernel for NormRows<T> {
     ) -> Result<(), Fault> {
         let (workload, inputs, outputs) = call.parts();
         let Operation::Norm(op) = workload.operation() else {
-            return Err(Fault::kernel(&self.spec.id, "computes normalisations"));
+            return Err(of_another_operation(&self.spec, workload));
         };
         self.accepts(workload).map_err(|refusal| Fault::Refused {
             kernel: self.spec.id.to_string(),
@@ -413,13 +413,9 @@ impl<T: Float> Job<T> for Samples<'_, T> {
         let (means, squares) = (&mut means[..strip.width], &mut squares[..strip.width]);
         let count = strip.length as f64;
         match (batch.learned, batch.method) {
-            (Some((mean, variance)), _) => {
-                let channels = first..first + strip.width;
-                for (to, from) in means.iter_mut().zip(&mean[channels.clone()]) {
+            (Some((mean, _)), _) => {
+                for (to, from) in means.iter_mut().zip(&mean[first..]) {
                     *to = from.widen();
-                }
-                for (to, from) in squares.iter_mut().zip(&variance[channels]) {
-                    *to = from.widen() * count;
                 }
             }
             (None, Method::TwoPass) => {

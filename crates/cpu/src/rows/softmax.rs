@@ -3,7 +3,8 @@
 //! *Two-pass* finds the largest element first, then writes exponentials and sums them, then divides: the input is read twice
 //! and the output written twice. *Online* keeps a running maximum and a sum that is scaled down whenever the maximum grows
 //! (Milakov and Gimelshein, "Online normalizer calculation for softmax"), block by block; then every exponential is computed again:
-//! more arithmetic, one reading and one writing less.
+//! more arithmetic, one reading and one writing less. It is there for machines whose memory is slow against their arithmetic;
+//! measuring decides.
 //!
 //! Lines that are not runs of memory are worked on side by side, vector lanes across them.
 #![allow(unsafe_code)]
@@ -17,7 +18,7 @@ use kernelwise_types::{InvalidKernelId, KernelSpec, Machine, Numerics, Technique
 
 use super::float::{Float, exp};
 use super::lines::{ABREAST, Lines, Parts, Strip};
-use super::{Method, RowKnobs};
+use super::{Method, RowKnobs, of_another_operation};
 use crate::declare::{Needing, spec};
 use crate::isa::Level;
 use crate::pool::{share, share_slice};
@@ -80,8 +81,14 @@ impl<T: Float> HostKernel for SoftmaxRows<T> {
         _scratch: &mut Scratch,
     ) -> Result<(), Fault> {
         let (workload, inputs, outputs) = call.parts();
-        let (Operation::Softmax(op), [x], [out]) = (workload.operation(), inputs, outputs) else {
-            return Err(Fault::kernel(&self.spec.id, "computes softmax"));
+        let Operation::Softmax(op) = workload.operation() else {
+            return Err(of_another_operation(&self.spec, workload));
+        };
+        let ([x], [out]) = (inputs, outputs) else {
+            return Err(Fault::kernel(
+                &self.spec.id,
+                "takes one input and one output",
+            ));
         };
         let (x, out) = (x.as_slice::<T>()?, out.as_mut_slice::<T>()?);
         let lines = Lines::along(&op.shape, op.axis);

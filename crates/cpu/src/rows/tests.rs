@@ -1,12 +1,12 @@
 //! Softmax, normalisations and scans against the reference.
 
-use kernelwise_backend::Setting;
-use kernelwise_types::Workload;
+use kernelwise_backend::{Call, Fault, Scratch, Setting};
+use kernelwise_types::{Reading, Refusal, TensorView, TensorViewMut, Workload};
 
 use super::kernels;
 use crate::isa::Level;
 use crate::reduce::lanes::distinct;
-use crate::reduce::trial::{Near, Values, check_any, elements, named, outputs};
+use crate::reduce::trial::{Near, Values, check_any, elements, expected, named, outputs};
 
 const SHAPES: &[&str] = &[
     "1",
@@ -193,4 +193,80 @@ fn blocks_are_cut_where_threads_would_be_idle() {
     };
     assert_ne!(scan(4096), scan(16384));
     assert_eq!(scan(4096), scan(4096));
+}
+
+/// A block size is offered where another one cuts rows differently, and nowhere else.
+#[test]
+fn blocks_are_offered_where_they_matter() {
+    let kernels = kernels(&Level::all()).unwrap();
+    let kernel = named(&kernels, "cpu-scan-f32-blocked-portable");
+    let mut machine = kernelwise_probe::machine();
+    machine.cpu.logical = 4;
+    machine.limits.affinity = Reading::unknown("test");
+    machine.limits.cpu_quota = Reading::unknown("test");
+    let offered = |text: &str, threads: u32| {
+        let space = kernel.space(&text.parse().unwrap(), &machine);
+        let settings = space
+            .iter()
+            .filter(|setting| setting.get(0) == Some(threads));
+        let mut blocks: Vec<u32> = settings.map(|setting| setting.get(2).unwrap()).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
+    };
+    assert_eq!(offered("scan.sum f32 100000", 1), [16384]);
+    assert_eq!(offered("scan.sum f32 100000", 2), [4096, 16384, 65536]);
+    assert_eq!(offered("scan.sum f32 20000", 2), [4096, 16384, 65536]);
+    assert_eq!(offered("scan.sum f32 16384", 2), [4096, 16384]);
+    assert_eq!(offered("scan.sum f32 4096", 2), [16384]);
+    assert_eq!(offered("scan.sum f32 2x100000 axis1", 2), [16384]);
+    assert_eq!(
+        offered("scan.sum f32 2x100000 axis1", 3),
+        [4096, 16384, 65536]
+    );
+    assert_eq!(offered("scan.sum f32 100000x2 axis0", 2), [16384]);
+    assert_eq!(offered("scan.sum f32 4x100000 axis1", 4), [16384]);
+}
+
+/// Many blocks in both directions; small ones are no corner of the space.
+#[test]
+fn rows_of_many_blocks_are_whole_again() {
+    let kernels = kernels(&Level::all()).unwrap();
+    for way in ["", " exclusive", " reverse", " exclusive reverse"] {
+        let workload: Workload = format!("scan.sum i64 20000{way}").parse().unwrap();
+        let x = vec![elements::<i64>(20000, 5, Values::Plain)];
+        let expected = expected::<i64, i64>(&workload, &x);
+        for level in distinct(&Level::all()) {
+            let kernel = named(&kernels, &format!("cpu-scan-i64-blocked-{}", level.name()));
+            for schedule in [0, 1] {
+                let setting = Setting::new([2, schedule, 4096]);
+                let actual = outputs::<i64, i64>(kernel.as_ref(), &workload, &x, &setting);
+                assert_eq!(actual, expected, "{} {way}", level.name());
+            }
+        }
+    }
+}
+
+/// A kernel that is called with another operation says so; it is not the kernel that is broken.
+#[test]
+fn other_operations_are_refused() {
+    let workload: Workload = "elementwise.neg f32 4".parse().unwrap();
+    let (x, mut out) = ([1f32; 4], [5f32; 4]);
+    let inputs = [TensorView::contiguous(&x, "4".parse().unwrap()).unwrap()];
+    for kernel in kernels(&Level::all()).unwrap() {
+        let mut outputs = [TensorViewMut::contiguous(&mut out, "4".parse().unwrap()).unwrap()];
+        let mut call = Call::new(&workload, &inputs, &mut outputs).unwrap();
+        let fault = kernel
+            .execute(&mut call, &Setting::NONE, &mut Scratch::new())
+            .unwrap_err();
+        let refusal = matches!(
+            fault,
+            Fault::Refused {
+                refusal: Refusal::Operation { .. },
+                ..
+            }
+        );
+        assert!(refusal, "{}: {fault}", kernel.spec().id);
+    }
+    assert_eq!(out, [5f32; 4]);
 }

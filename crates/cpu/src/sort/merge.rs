@@ -9,30 +9,7 @@ use std::ops::Range;
 use super::order::Record;
 use super::radix::{self, Digits, KeyBits};
 use super::row::Row;
-use crate::pool::{Schedule, share};
-
-/// A pointer that threads may share, because each keeps to places of its own.
-struct Shared<T>(*mut T);
-
-impl<T> Clone for Shared<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Shared<T> {}
-
-impl<T> Shared<T> {
-    /// The pointer. A method, so that closures capture the whole and not the bare pointer.
-    fn get(self) -> *mut T {
-        self.0
-    }
-}
-
-// SAFETY: whoever uses the pointer says which places are whose.
-unsafe impl<T: Send> Send for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Shared<T> {}
+use crate::pool::{Schedule, Start, share};
 
 /// Sorts a row on so many threads.
 ///
@@ -56,22 +33,21 @@ pub(super) unsafe fn sort<R: Row>(
     } else {
         (second, first)
     };
-    let (start, other) = (Shared(start), Shared(other));
+    let (start, other) = (Start::new(start), Start::new(other));
     let bits = KeyBits {
         below: R::BELOW,
         key: R::KEY,
     };
     let counters = digits.counters(R::KEY);
-    let counts = Shared(counts.as_mut_ptr());
+    let counts = Start::new(counts.as_mut_ptr());
     let bound = |part: usize| (part.min(parts) as u64 * len as u64 / parts as u64) as usize;
     share(threads, Schedule::Static, parts, 1, |_, piece| {
         for part in piece {
             let (low, high) = (bound(part), bound(part + 1));
             // SAFETY: parts do not overlap, neither do their counters; the row has the places below `len`.
             unsafe {
-                let counts =
-                    std::slice::from_raw_parts_mut(counts.get().add(part * counters), counters);
-                let (near, far) = (other.get().add(low), start.get().add(low));
+                let counts = std::slice::from_raw_parts_mut(counts.at(part * counters), counters);
+                let (near, far) = (other.at(low), start.at(low));
                 let read = move |place| row.read(low + place);
                 let write = move |place, record| far.add(place).write(record);
                 radix::sort(high - low, bits, digits, counts, (near, far), read, write);
@@ -91,14 +67,14 @@ pub(super) unsafe fn sort<R: Row>(
                 // SAFETY: `from` holds sorted records everywhere below `len` and is only read; shares
                 // do not overlap.
                 unsafe {
-                    let left = std::slice::from_raw_parts(from.get().add(low), middle - low);
-                    let right = std::slice::from_raw_parts(from.get().add(middle), high - middle);
+                    let left = std::slice::from_raw_parts(from.at(low), middle - low);
+                    let right = std::slice::from_raw_parts(from.at(middle), high - middle);
                     if share.is_empty() {
                     } else if last {
                         let write = |place: usize, record| row.write(low + place, record);
                         merge(left, right, share.start - low..share.end - low, write);
                     } else {
-                        let write = |place: usize, record| to.get().add(low + place).write(record);
+                        let write = |place: usize, record| to.at(low + place).write(record);
                         merge(left, right, share.start - low..share.end - low, write);
                     }
                 }

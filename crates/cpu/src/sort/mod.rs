@@ -39,7 +39,7 @@ use kernelwise_types::{
 use crate::declare::{Needing, spec};
 use crate::index::memory::made_for;
 use crate::isa::Level;
-use crate::pool::{Schedule, most_pieces};
+use crate::pool::{Schedule, most_pieces, threads};
 use radix::Digits;
 pub(crate) use row::Lines;
 
@@ -251,7 +251,7 @@ impl Kernel for SortKernel {
             len,
             key: key as u32 * 8,
             in_place,
-            threads: knobs.threads as usize,
+            threads: threads(knobs.threads),
             digits: knobs.digits(),
         });
         let bytes = |count: usize, size: usize| Carver::room::<u8>(count.saturating_mul(size)).0;

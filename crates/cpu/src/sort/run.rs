@@ -9,7 +9,7 @@ use super::radix::{self, KeyBits};
 use super::row::{Keys, Line, Lines, Positioned, Positions, Row, Values};
 use super::{Method, Sizes, SortKernel, merge, network};
 use crate::index::memory::{first, first_mut};
-use crate::pool::{Schedule, share};
+use crate::pool::{Schedule, Start, share, threads};
 
 impl SortKernel {
     /// Sorts all rows.
@@ -32,11 +32,7 @@ impl SortKernel {
         }
         let knobs = self.knobs(setting);
         let in_place = rows > 0 && row(0).in_place().is_some();
-        let threads = match knobs.threads as usize {
-            threads @ 2..=crate::MAX_THREADS => threads,
-            // No pool has so many; the caller works alone.
-            _ => 1,
-        };
+        let threads = threads(knobs.threads);
         let sizes = Sizes {
             rows,
             len,
@@ -47,7 +43,7 @@ impl SortKernel {
         };
         let needs = self.needs(sizes);
         let mut pieces = scratch.carve();
-        let records: Area<R::Record> = Area::take(&mut pieces, needs.records)?;
+        let records: Start<R::Record> = take(&mut pieces, needs.records)?;
         let counts: &mut [u32] = pieces.take(needs.counts)?;
         let bits = KeyBits {
             below: R::BELOW,
@@ -62,7 +58,7 @@ impl SortKernel {
                 // SAFETY: the buffer holds `len` records; the row has `len` places. Where the buffer is the
                 // output, each place is read before it is written.
                 unsafe {
-                    let buffer = second(&row, records.first());
+                    let buffer = second(&row, records.at(0));
                     (0..len).for_each(|place| buffer.add(place).write(row.read(place)));
                     std::slice::from_raw_parts_mut(buffer, len).sort_unstable();
                     (0..len).for_each(|place| row.write(place, buffer.add(place).read()));
@@ -75,8 +71,8 @@ impl SortKernel {
                 let row = row(number);
                 // SAFETY: `needs` counted these buffers and counters; the row has `len` places.
                 unsafe {
-                    let first = records.first();
-                    let second = second(&row, first.wrapping_add(len));
+                    let first = records.at(0);
+                    let second = second(&row, records.at(len));
                     merge::sort(row, len, threads, knobs.digits(), counts, (first, second));
                 }
             }
@@ -84,19 +80,16 @@ impl SortKernel {
         }
         let at_once = sizes.at_once();
         let (each, counters) = (needs.records / at_once, needs.counts / at_once);
-        let counts = Area {
-            first: counts.as_mut_ptr(),
-        };
+        let counts = Start::new(counts.as_mut_ptr());
         share(threads, Schedule::Static, rows, 1, |piece, range| {
             for number in range {
                 let row = row(number);
                 // SAFETY: there are at most `at_once` pieces, each with records and counters of its own.
                 unsafe {
-                    let counts = std::slice::from_raw_parts_mut(
-                        counts.first().add(piece * counters),
-                        counters,
-                    );
-                    let near = records.first().add(piece * each);
+                    let counts =
+                        std::slice::from_raw_parts_mut(counts.at(piece * counters), counters);
+                    let near = records.at(piece * each);
+                    // Where one buffer is enough this is no memory of ours; it is not used then.
                     let far = second(&row, near.wrapping_add(len));
                     let read = move |place| row.read(place);
                     let write = move |place, record| row.write(place, record);
@@ -123,11 +116,11 @@ impl SortKernel {
         let rows = op.shape.elements() / len;
         let order = U::order(keys.dtype(), op.descending);
         let lines = Lines::new(keys.layout(), op.axis);
-        let start: Address<*const U> = Address(first(keys)?.cast());
+        let start: Start<U> = Start::new(first(keys)?.cast_mut().cast());
         // SAFETY of every line below: rows are numbered below `rows`, so a line begins at an element of the view
         // and its step is that of the layout: `len` places lie inside.
         let from = |row: usize| Line {
-            first: start.get().wrapping_offset(lines.start(row)),
+            first: start.at(0).cast_const().wrapping_offset(lines.start(row)),
             step: lines.step(),
         };
         match (op.kind, others, outputs) {
@@ -162,8 +155,8 @@ impl SortKernel {
                 let keys = target::<U>(sorted, op.axis)?;
                 let values_from = Lines::new(values.layout(), op.axis);
                 let values_to = Lines::new(moved.layout(), op.axis);
-                let source = Address(first(values)?);
-                let goal = Address(first_mut(moved)?);
+                let source = Start::new(first(values)?.cast_mut());
+                let goal = Start::new(first_mut(moved)?);
                 let bytes = |elements: isize| elements * size as isize;
                 // SAFETY: as above, for each of the four tensors.
                 unsafe {
@@ -173,11 +166,14 @@ impl SortKernel {
                         sink: Values {
                             keys: keys(row),
                             from: Line {
-                                first: source.get().wrapping_offset(bytes(values_from.start(row))),
+                                first: source
+                                    .at(0)
+                                    .cast_const()
+                                    .wrapping_offset(bytes(values_from.start(row))),
                                 step: values_from.step(),
                             },
                             to: Line {
-                                first: goal.get().wrapping_offset(bytes(values_to.start(row))),
+                                first: goal.at(0).wrapping_offset(bytes(values_to.start(row))),
                                 step: values_to.step(),
                             },
                             size,
@@ -201,54 +197,21 @@ impl SortKernel {
 }
 
 /// The rows of an output whose elements have the size of `T`.
-fn target<T: Copy>(
+fn target<T: Copy + Send>(
     view: &mut TensorViewMut<'_>,
     axis: usize,
 ) -> Result<impl Fn(usize) -> Line<*mut T> + Sync + use<T>, Fault> {
     let lines = Lines::new(view.layout(), axis);
-    let start = Address(first_mut(view)?.cast::<T>());
+    let start = Start::new(first_mut(view)?.cast::<T>());
     Ok(move |row: usize| Line {
-        first: start.get().wrapping_offset(lines.start(row)),
+        first: start.at(0).wrapping_offset(lines.start(row)),
         step: lines.step(),
     })
 }
 
-/// An address of a view that outlives the threads that use it.
-#[derive(Clone, Copy)]
-pub(super) struct Address<P>(pub(super) P);
-
-impl<P: Copy> Address<P> {
-    /// The pointer. A method, so that closures capture the whole and not the bare pointer.
-    pub(super) fn get(&self) -> P {
-        self.0
-    }
-}
-
-// SAFETY: an address alone does nothing; who reads or writes through it says why that is sound.
-unsafe impl<P> Send for Address<P> {}
-// SAFETY: as above.
-unsafe impl<P> Sync for Address<P> {}
-
-/// A piece of scratch memory that threads share, each keeping to its part.
-struct Area<R> {
-    first: *mut R,
-}
-
-// SAFETY: whoever uses the pointer says which part is whose.
-unsafe impl<R: Send> Sync for Area<R> {}
-
-impl<R: Record> Area<R> {
-    fn take(pieces: &mut Carver<'_>, len: usize) -> Result<Self, Fault> {
-        // Scratch memory comes as element types, of which none has 128 bits; it is aligned for all.
-        let bytes = pieces.take::<u8>(len.saturating_mul(size_of::<R>()))?;
-        Ok(Self {
-            first: bytes.as_mut_ptr().cast(),
-        })
-    }
-}
-
-impl<R> Area<R> {
-    fn first(&self) -> *mut R {
-        self.first
-    }
+/// Scratch memory for so many records, of which each thread keeps to a part.
+fn take<R: Record>(pieces: &mut Carver<'_>, len: usize) -> Result<Start<R>, Fault> {
+    // Scratch memory comes as element types, of which none has 128 bits; it is aligned for all.
+    let bytes = pieces.take::<u8>(len.saturating_mul(size_of::<R>()))?;
+    Ok(Start::new(bytes.as_mut_ptr().cast()))
 }

@@ -2,9 +2,9 @@ use kernelwise_types::op::Operand;
 
 use super::order::Bits;
 use super::row::{Keys, Line};
-use super::run::Address;
 use super::*;
 use crate::index::trial::{Dice, Tensor, assert_same_bits, run};
+use crate::pool::Start;
 
 fn workload(text: &str) -> Workload {
     text.parse().unwrap()
@@ -323,8 +323,9 @@ fn threads_do_the_work_they_are_asked_for() {
         top_first: 0,
     }
     .setting();
-    let (from, to) = ([3u32, 1, 2], [[0u32; 3]; 8]);
-    let (from, to) = (Address(from.as_ptr()), Address(to.as_ptr()));
+    // Every second place of a row of six, so that a row is no buffer.
+    let (mut from, mut to) = ([3u32, 1, 2], [[0u32; 6]; 8]);
+    let (keys, rows) = (Start::new(from.as_mut_ptr()), Start::new(to.as_mut_ptr()));
     let mut scratch = Scratch::new();
     scratch.reserve(Bytes(1 << 16)).unwrap();
     // SAFETY: each row reads the same three keys and writes three of its own.
@@ -336,11 +337,11 @@ fn threads_do_the_work_they_are_asked_for() {
             ));
             Keys {
                 from: Line {
-                    first: from.get(),
+                    first: keys.at(0).cast_const(),
                     step: 1,
                 },
                 to: Line {
-                    first: to.get().add(row).cast::<u32>().cast_mut(),
+                    first: rows.at(row).cast::<u32>(),
                     step: 2,
                 },
                 order: u32::order(DType::U32, false),
@@ -348,7 +349,44 @@ fn threads_do_the_work_they_are_asked_for() {
         })
     };
     done.unwrap();
+    assert_eq!(to, [[1, 0, 2, 0, 3, 0]; 8]);
     assert!(names.into_inner().unwrap().contains(&(2, true)));
+}
+
+/// Settings from elsewhere: the memory that is asked for is the memory that is used, and results are right.
+#[test]
+fn any_parameter_is_taken_for_one_that_makes_sense() {
+    let w = workload("sort.arg u32 3x700");
+    let inputs = [keys(&w.inputs()[0], 1, 1, false)];
+    let mut expected = [values(&w.outputs()[0], 1, false)];
+    crate::index::trial::reference(&w, &inputs, &mut expected).unwrap();
+    let alone = Setting::new([1, 8, 0]);
+    for method in [Method::Std, Method::Radix, Method::Parallel] {
+        let kernel = SortKernel::new(&w.dtypes(), method).unwrap();
+        for values in [[0; 3], [257, 0, 0], [u32::MAX, 9, 0], [u32::MAX; 3]] {
+            let setting = Setting::new(values);
+            let mut outputs = [self::values(&w.outputs()[0], 1, false)];
+            run(&kernel, &w, &setting, &inputs, &mut outputs).unwrap();
+            assert_eq!(outputs[0].bytes(), expected[0].bytes(), "{values:?}");
+        }
+        let many = Setting::new([u32::MAX, 8, 0]);
+        if let Method::Parallel = method {
+            assert_eq!(kernel.workspace(&w, &many), kernel.workspace(&w, &alone));
+        }
+    }
+}
+
+/// Wide keys that move something along are refused by networks, so none is listed for them alone.
+#[test]
+fn every_network_has_something_to_sort() {
+    for kernel in kernels(&Level::all()).unwrap() {
+        let id = &kernel.spec().id;
+        if id.variant().starts_with("network-")
+            && let [key, _] = id.dtypes()
+        {
+            assert!(key.size() <= NARROW, "{id}");
+        }
+    }
 }
 
 #[test]

@@ -194,9 +194,11 @@ impl<R: Record, W: Fn(usize, R)> Parts<R, W> {
             }
             for (digit, starts) in starts.iter().enumerate() {
                 let left = DIGITS - digit;
-                let (from, to) = (self.holding(left).add(low), self.holding(left - 1).add(low));
+                let from = self.holding(left).add(low);
                 let read = |place| from.add(place).read();
                 if left > 1 {
+                    // With one digit to go there may be no second buffer, so it is not even pointed into.
+                    let to = self.holding(left - 1).add(low);
                     let write = |place, record| to.add(place).write(record);
                     distribute(starts, len, self.shifts[digit], read, write);
                 } else {
@@ -206,5 +208,37 @@ impl<R: Record, W: Fn(usize, R)> Parts<R, W> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// Two digits need one buffer. The other is at the end of the address space here, where every step overflows,
+    /// which debug builds notice.
+    #[test]
+    fn the_second_buffer_is_not_pointed_into_where_there_is_none() {
+        let keys: Vec<u16> = (0..1200u16)
+            .map(|i| i.wrapping_mul(40_503) & 0x01ff)
+            .collect();
+        let mut near = vec![0u16; keys.len()];
+        let far = std::ptr::without_provenance_mut::<u16>(usize::MAX - 1);
+        let sorted = RefCell::new(vec![0u16; keys.len()]);
+        // SAFETY: `near` is as long as the keys, which do not change; sixteen bits need no second buffer.
+        unsafe {
+            sort(
+                keys.len(),
+                KeyBits { below: 0, key: 16 },
+                (near.as_mut_ptr(), far),
+                |place| keys[place],
+                |place, key| sorted.borrow_mut()[place] = key,
+            );
+        }
+        let mut expected = keys;
+        expected.sort_unstable();
+        assert_eq!(sorted.into_inner(), expected);
     }
 }

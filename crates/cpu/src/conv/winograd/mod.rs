@@ -24,12 +24,13 @@ use kernelwise_types::{
 
 use super::geometry::Geometry;
 use super::mend;
+use super::product::Failure;
 use super::tensors::{Shared, Tensors};
 use super::vector::{MOST_LANES, Vector, Vectorised, vectorised};
 use crate::declare::{Needing, spec};
-use crate::gemm::{self, Destination, Strided, Tiles};
+use crate::gemm::{self, Destination, ProductError, Strided, Tiles};
 use crate::isa::Level;
-use crate::pool::{Schedule, most_pieces, share};
+use crate::pool::{self, Schedule, most_pieces, share};
 use transform::{Algorithm, MOST_OUTPUTS, MOST_POINTS};
 
 knobs! {
@@ -74,14 +75,19 @@ fn accepts(geometry: &Geometry) -> Result<(), Refusal> {
     let suits = geometry.axes[1..]
         .iter()
         .all(|axis| (axis.taps, axis.stride, axis.dilation) == (3, 1, 1));
+    if !suits {
+        return Err(Refusal::Shape {
+            condition: "needs a 3x3 filter at stride 1 without dilation".to_owned(),
+        });
+    }
     // Distances inside a band of the image are counted in 32 bits.
     let width = geometry.axes[2].output + 2 * MOST_POINTS;
-    let short = width.saturating_mul(geometry.axes[1].output + MOST_POINTS) < i32::MAX as usize;
-    if suits && short {
+    if width.saturating_mul(geometry.axes[1].output + MOST_POINTS) < i32::MAX as usize {
         return Ok(());
     }
     Err(Refusal::Shape {
-        condition: "needs a 3x3 filter at stride 1 without dilation".to_owned(),
+        condition: "needs output channels of less than 2^31 elements, rounded up to whole tiles"
+            .to_owned(),
     })
 }
 
@@ -122,7 +128,7 @@ impl<A: Algorithm> Plan<A> {
         Self {
             level,
             geometry: *geometry,
-            threads: knobs.threads.max(1) as usize,
+            threads: pool::threads(knobs.threads),
             schedule: Schedule::of(knobs.schedule),
             down,
             across,
@@ -140,10 +146,11 @@ impl<A: Algorithm> Plan<A> {
     fn apart(&self) -> [usize; 3] {
         let filters = self.geometry.group_filters();
         [
-            filters * self.channels + APART,
-            self.geometry.group_channels() * self.tiles + APART,
-            filters * self.tiles + APART,
+            (filters, self.channels),
+            (self.geometry.group_channels(), self.tiles),
+            (filters, self.tiles),
         ]
+        .map(|(rows, columns)| rows.saturating_mul(columns).saturating_add(APART))
     }
 
     /// Elements of one padded band.
@@ -153,12 +160,17 @@ impl<A: Algorithm> Plan<A> {
 
     /// Elements of scratch memory: filters, tiles, products, bands.
     fn scratch(&self) -> [usize; 4] {
-        let [filters, tiles, products] = self.apart().map(|apart| apart * Self::POINTS);
-        let bands = most_pieces(self.threads, self.schedule) * self.band();
+        let [filters, tiles, products] =
+            self.apart().map(|apart| apart.saturating_mul(Self::POINTS));
+        let bands = most_pieces(self.threads, self.schedule).saturating_mul(self.band());
         [filters, tiles, products, bands]
     }
 
-    fn run(&self, tensors: Tensors<'_, f32>, [filters, tiles, products, bands]: [&mut [f32]; 4]) {
+    fn run(
+        &self,
+        tensors: Tensors<'_, f32>,
+        [filters, tiles, products, bands]: [&mut [f32]; 4],
+    ) -> Result<(), ProductError> {
         let geometry = &self.geometry;
         let image = geometry.group_channels() * geometry.plane();
         let weights = geometry.group_filters() * geometry.depth();
@@ -173,12 +185,13 @@ impl<A: Algorithm> Plan<A> {
                 for first in (0..self.down).step_by(self.rows) {
                     let rows = self.rows.min(self.down - first);
                     self.tiles(image, (first, rows), tiles, bands);
-                    self.products(rows * self.across, filters, tiles, products);
+                    self.products(rows * self.across, filters, tiles, products)?;
                     self.outputs((first, rows), products, output);
                 }
                 self.mend(image, weights, output);
             }
         }
+        Ok(())
     }
 
     /// Transforms the filters of a group.
@@ -253,7 +266,13 @@ impl<A: Algorithm> Plan<A> {
     }
 
     /// Multiplies filters and tiles, point by point.
-    fn products(&self, count: usize, filters: &[f32], tiles: &[f32], into: &mut [f32]) {
+    fn products(
+        &self,
+        count: usize,
+        filters: &[f32],
+        tiles: &[f32],
+        into: &mut [f32],
+    ) -> Result<(), ProductError> {
         let [filter_apart, tile_apart, product_apart] = self.apart();
         let (k, c) = (
             self.geometry.group_filters(),
@@ -261,12 +280,20 @@ impl<A: Algorithm> Plan<A> {
         );
         let (row, column) = (self.channels as isize, self.tiles as isize);
         let into = Shared::new(into);
+        let failure = Failure::default();
         share(self.threads, self.schedule, Self::POINTS, 1, |_, points| {
             for point in points {
                 let filters = &filters[point * filter_apart..][..filter_apart];
                 let tiles = &tiles[point * tile_apart..][..tile_apart];
                 // SAFETY: each point is visited once.
                 let into = unsafe { into.part(point * product_apart, product_apart) };
+                if into.len() < product_apart {
+                    return failure.note(Err(ProductError::Extent {
+                        operand: "c",
+                        lanes: k,
+                        depth: count,
+                    }));
+                }
                 let cut = Tiles {
                     mc: k,
                     kc: c,
@@ -287,9 +314,10 @@ impl<A: Algorithm> Plan<A> {
                     unsafe { Destination::new(into.as_mut_ptr(), (k, count), (column, 1), false) };
                 let size = (k, count, c);
                 let done = gemm::multiply(self.level, size, &a, &b, products, &cut, 1, &mut []);
-                debug_assert!(done.is_ok(), "{done:?}");
+                failure.note(done);
             }
         });
+        failure.result()
     }
 
     /// Transforms products back into some rows of tiles.
@@ -362,8 +390,8 @@ impl<A: Algorithm> Vectorised for Filters<'_, A> {
                 } else {
                     taps.as_ptr()
                 };
-                // SAFETY: the caller has the level of V; nine taps for each lane lie at `from`; every row of
-                // transformed filters has room for whole vectors, and this filter's row is ours alone.
+                // SAFETY: the caller has the level of V; nine taps for each lane lie at `from`; this filter's row of
+                // transformed filters is ours alone, and a vector is stored only where there is one.
                 unsafe {
                     let mut square = [[V::splat(0.0); 3]; 3];
                     for (r, row) in square.iter_mut().enumerate() {
@@ -378,8 +406,9 @@ impl<A: Algorithm> Vectorised for Filters<'_, A> {
                                 + k * self.plan.channels
                                 + vector * V::LANES;
                             let to = self.into.part(start, V::LANES);
-                            debug_assert_eq!(to.len(), V::LANES);
-                            (*point).store(to.as_mut_ptr());
+                            if to.len() == V::LANES {
+                                (*point).store(to.as_mut_ptr());
+                            }
                         }
                     }
                 }
@@ -407,6 +436,10 @@ impl<A: Algorithm> Vectorised for Inputs<'_, A> {
             ..
         } = *self.plan;
         let [_, apart, _] = self.plan.apart();
+        if self.band.len() < self.plan.band() {
+            debug_assert!(false, "a band of {} elements", self.band.len());
+            return;
+        }
         let (mut y, mut x) = (0, 0);
         for first in (0..self.tiles).step_by(V::LANES) {
             // Lanes beyond the last tile repeat the first one.
@@ -419,7 +452,7 @@ impl<A: Algorithm> Vectorised for Inputs<'_, A> {
                 }
             }
             // SAFETY: the caller has the level of V; tiles lie inside the band, which has two rows and columns
-            // more than they have outputs; rows of transformed tiles have room for whole vectors.
+            // more than they have outputs; a vector is stored only where there is one, in this channel's row.
             unsafe {
                 let mut square = [[V::splat(0.0); MOST_POINTS]; MOST_POINTS];
                 for (i, line) in square.iter_mut().enumerate().take(A::POINTS) {
@@ -433,8 +466,9 @@ impl<A: Algorithm> Vectorised for Inputs<'_, A> {
                     for (j, point) in line.iter().enumerate().take(A::POINTS) {
                         let start = (i * A::POINTS + j) * apart + self.channel * row + first;
                         let to = self.into.part(start, V::LANES);
-                        debug_assert_eq!(to.len(), V::LANES);
-                        point.store(to.as_mut_ptr());
+                        if to.len() == V::LANES {
+                            point.store(to.as_mut_ptr());
+                        }
                     }
                 }
             }
@@ -458,16 +492,20 @@ impl<A: Algorithm> Vectorised for Outputs<'_, A> {
         let [_, rows, columns] = self.plan.geometry.axes;
         let across = self.plan.across;
         let [.., apart] = self.plan.apart();
+        let last = (A::POINTS * A::POINTS - 1) * apart;
+        if self.tiles > self.plan.tiles || self.products.len() < last + self.plan.tiles {
+            debug_assert!(false, "{} products", self.products.len());
+            return;
+        }
         let (mut row, mut column) = (self.first * A::OUTPUTS, 0);
         for first in (0..self.tiles).step_by(V::LANES) {
             let mut tiles = [[[0f32; MOST_LANES]; MOST_OUTPUTS]; MOST_OUTPUTS];
-            // SAFETY: the caller has the level of V; each row of products has room for whole vectors.
+            // SAFETY: the caller has the level of V; rows of products are whole vectors, also the last, as seen above.
             unsafe {
                 let mut square = [[V::splat(0.0); MOST_POINTS]; MOST_POINTS];
                 for (i, line) in square.iter_mut().enumerate().take(A::POINTS) {
                     for (j, point) in line.iter_mut().enumerate().take(A::POINTS) {
                         let start = (i * A::POINTS + j) * apart + first;
-                        debug_assert!(start + V::LANES <= self.products.len());
                         *point = V::load(self.products.as_ptr().add(start));
                     }
                 }
@@ -524,6 +562,9 @@ impl<A: Algorithm> Kernel for Winograd<A> {
             .into_iter()
             .filter(|&tiles| tiles < whole);
         Space::of::<WinogradKnobs, 3>([threads, Axis::new(whole.min(192), smaller), schedule])
+            .with_constraint(pool::SHARED_ONLY, |knobs: WinogradKnobs| {
+                knobs.threads > 1 || knobs.schedule == 0
+            })
     }
 
     fn workspace(&self, workload: &Workload, setting: &Setting) -> Bytes {
@@ -559,7 +600,26 @@ impl<A: Algorithm> HostKernel for Winograd<A> {
             pieces.take(products)?,
             pieces.take(bands)?,
         ];
-        plan.run(tensors, scratch);
-        Ok(())
+        plan.run(tensors, scratch)
+            .map_err(|error| Fault::kernel(&self.spec.id, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_condition_that_fails() {
+        let condition = |sizes: &str| {
+            let workload: Workload = format!("conv2d f32 n1 c1 k1 {sizes}").parse().unwrap();
+            match accepts(&Geometry::of(&workload).unwrap()) {
+                Err(Refusal::Shape { condition }) => condition,
+                other => panic!("{sizes}: {other:?}"),
+            }
+        };
+        assert!(condition("h9 w9 r3 s5").contains("3x3"));
+        let large = condition("h65536 w65536 r3 s3");
+        assert!(large.contains("2^31") && !large.contains("3x3"), "{large}");
     }
 }

@@ -1,7 +1,7 @@
 //! Cutting a product into tiles.
 
-use super::operands::{Product, Stack};
 use super::tile::{Real, Tile, Tiles};
+use crate::matmul::operands::{Product, Stack};
 
 /// Computes one matrix of the product, whose rows of `b` lie at `b`, `b_depth` apart and without gaps.
 ///

@@ -12,11 +12,11 @@ use kernelwise_types::{
 };
 
 use super::blocks;
-use super::operands::{Product, Stack, refused};
 use super::square::MOST;
 use super::tile::{Real, Tiles};
 use crate::declare::{Needing, spec};
 use crate::isa::Level;
+use crate::matmul::operands::{Product, Stack, refused};
 
 const CONDITION: &str = "needs m, n and k of 16 at the most";
 
@@ -73,7 +73,7 @@ impl<T: Real> HostKernel for Micro<T> {
         if let Some(done) = self.square(call) {
             return done;
         }
-        let product = Product::<T>::read(call, &self.spec.id)?;
+        let product = Product::<T>::read(call, &self.spec.id)?.with_gapless_rows(&self.spec.id)?;
         if product.m.max(product.n).max(product.k) > MOST {
             return Err(refused(&self.spec.id, CONDITION));
         }

@@ -13,7 +13,6 @@ mod blocks;
 mod micro;
 #[cfg(target_arch = "aarch64")]
 mod neon;
-mod operands;
 pub(super) mod portable;
 mod square;
 #[cfg(test)]

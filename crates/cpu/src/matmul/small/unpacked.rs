@@ -10,10 +10,10 @@ use kernelwise_types::{
 };
 
 use super::blocks;
-use super::operands::{Product, refused};
 use super::tile::{Real, Tiles};
 use crate::declare::{Needing, spec};
 use crate::isa::Level;
+use crate::matmul::operands::{Product, refused};
 
 /// The largest `m`, `n` and `k`.
 const MOST: usize = 512;
@@ -81,7 +81,7 @@ impl<T: Real> HostKernel for Unpacked<T> {
         _setting: &Setting,
         _scratch: &mut Scratch,
     ) -> Result<(), Fault> {
-        let product = Product::<T>::read(call, &self.spec.id)?;
+        let product = Product::<T>::read(call, &self.spec.id)?.with_gapless_rows(&self.spec.id)?;
         if product.b.columns != 1 && product.n > 1 {
             return Err(refused(&self.spec.id, "needs a b whose rows have no gaps"));
         }

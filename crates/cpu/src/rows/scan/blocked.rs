@@ -22,7 +22,7 @@ use kernelwise_types::{InvalidKernelId, KernelSpec, Machine, Refusal, Technique,
 use super::Kinds;
 use crate::declare::{Needing, spec};
 use crate::isa::Level;
-use crate::pool::{MAX_THREADS, Schedule, share, share_slice};
+use crate::pool::{self, Schedule, share, share_slice};
 use crate::reduce::fold::{Fold, Largest, Product, Smallest, Sum, fold_run};
 use crate::reduce::lanes::{Job, MOST_LANES, Number, Vector};
 use crate::rows::lines::{ABREAST, Lines, Parts, Strip};
@@ -66,6 +66,19 @@ pub(super) fn kernel<T: Number>(
     }))
 }
 
+/// Elements in a block, unless measured otherwise.
+const BLOCK: u32 = 16384;
+
+/// The other blocks worth trying: those that cut a row, and one that leaves it whole. Lines side by side are never cut, nor
+/// are rows enough for all threads.
+fn blocks(lines: Lines, threads: u32) -> impl Iterator<Item = u32> {
+    let cut = lines.inner == 1 && lines.outer < threads as usize;
+    let cuts = move |block: u32| cut && (block as usize) < lines.length;
+    let smaller = [BLOCK / 4].into_iter().filter(move |block| cuts(*block));
+    let larger = [BLOCK * 4].into_iter().filter(move |_| cuts(BLOCK));
+    smaller.chain(larger)
+}
+
 /// How one scan is cut.
 #[derive(Debug, Clone, Copy)]
 struct Cut {
@@ -82,7 +95,7 @@ impl Cut {
     fn new(op: &Scan, setting: &Setting) -> Self {
         let knobs = ScanKnobs::of(setting);
         let lines = Lines::along(&op.shape, op.axis);
-        let threads = (knobs.threads as usize).clamp(1, MAX_THREADS);
+        let threads = pool::threads(knobs.threads);
         let block = knobs.block.max(1) as usize;
         let whole = threads == 1 || lines.inner > 1 || lines.outer >= threads;
         let blocks = lines.length.div_ceil(block);
@@ -105,12 +118,23 @@ impl<T: Number> Kernel for BlockedScan<T> {
         self.kinds.of(workload).map(drop)
     }
 
-    fn space(&self, _workload: &Workload, machine: &Machine) -> Space {
+    fn space(&self, workload: &Workload, machine: &Machine) -> Space {
+        let op = self.kinds.of(workload);
+        let lines = op.map_or(Lines::ONE, |op| Lines::along(&op.shape, op.axis));
         Space::of::<ScanKnobs, 3>([
             Axis::threads(machine),
             Axis::switch(false),
-            Axis::new(16384, [4096, 65536]),
+            Axis::new(BLOCK, blocks(lines, machine.usable_threads())),
         ])
+        .with_constraint(pool::SHARED_ONLY, |knobs: ScanKnobs| {
+            knobs.threads > 1 || knobs.schedule == 0
+        })
+        .with_constraint(
+            format!("threads > {} or block = {BLOCK}", lines.outer),
+            move |knobs: ScanKnobs| {
+                pool::threads(knobs.threads) > lines.outer || knobs.block == BLOCK
+            },
+        )
     }
 
     fn workspace(&self, workload: &Workload, setting: &Setting) -> Bytes {

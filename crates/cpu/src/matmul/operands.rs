@@ -6,11 +6,11 @@ use kernelwise_types::{Element, KernelId, Layout, Refusal};
 
 /// A stack of matrices in memory: an element lies at `first + matrix * step + row * rows + column * columns`.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::matmul) struct Stack<P> {
-    pub(in crate::matmul) first: P,
-    pub(in crate::matmul) step: isize,
-    pub(in crate::matmul) rows: isize,
-    pub(in crate::matmul) columns: isize,
+pub(super) struct Stack<P> {
+    pub(super) first: P,
+    pub(super) step: isize,
+    pub(super) rows: isize,
+    pub(super) columns: isize,
 }
 
 /// What one call multiplies: `c = a · b`, `m` x `k` by `k` x `n`, `batch` times. Transposed operands are seen the right
@@ -19,20 +19,20 @@ pub(in crate::matmul) struct Stack<P> {
 /// Whoever holds one, as long as the call it was read from is borrowed: `a` and `b` are readable, `c` is writable, by nobody else,
 /// at every index inside these sizes.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::matmul) struct Product<T> {
-    pub(in crate::matmul) batch: usize,
-    pub(in crate::matmul) m: usize,
-    pub(in crate::matmul) n: usize,
-    pub(in crate::matmul) k: usize,
-    pub(in crate::matmul) a: Stack<*const T>,
-    pub(in crate::matmul) b: Stack<*const T>,
-    pub(in crate::matmul) c: Stack<*mut T>,
+pub(super) struct Product<T> {
+    pub(super) batch: usize,
+    pub(super) m: usize,
+    pub(super) n: usize,
+    pub(super) k: usize,
+    pub(super) a: Stack<*const T>,
+    pub(super) b: Stack<*const T>,
+    pub(super) c: Stack<*mut T>,
 }
 
 impl<T: Element> Product<T> {
-    /// Reads a call. Rows of the result must be gapless; that is all that is asked of the layout here.
+    /// Reads a call, whatever the strides.
     #[inline(always)]
-    pub(in crate::matmul) fn read(call: &mut Call<'_, '_>, id: &KernelId) -> Result<Self, Fault> {
+    pub(super) fn read(call: &mut Call<'_, '_>, id: &KernelId) -> Result<Self, Fault> {
         let (workload, inputs, outputs) = call.parts();
         let (Operation::Matmul(product), [a, b], [c]) = (workload.operation(), inputs, outputs)
         else {
@@ -50,9 +50,6 @@ impl<T: Element> Product<T> {
         ) else {
             return Err(refused(id, "needs matrices or stacks of them"));
         };
-        if c.columns != 1 && product.n > 1 {
-            return Err(refused(id, "needs a result whose rows have no gaps"));
-        }
         Ok(Self {
             batch: product.batch,
             m: product.m,
@@ -62,6 +59,15 @@ impl<T: Element> Product<T> {
             b: if product.trans_b { b.turned() } else { b },
             c,
         })
+    }
+
+    /// The same, if the rows of the result are gapless.
+    #[inline(always)]
+    pub(super) fn with_gapless_rows(self, id: &KernelId) -> Result<Self, Fault> {
+        if self.c.columns != 1 && self.n > 1 {
+            return Err(refused(id, "needs a result whose rows have no gaps"));
+        }
+        Ok(self)
     }
 }
 
@@ -95,7 +101,7 @@ impl<P> Stack<P> {
 
 /// The answer of a kernel to a call that is not for it.
 #[cold]
-pub(in crate::matmul) fn refused(id: &KernelId, condition: &str) -> Fault {
+pub(super) fn refused(id: &KernelId, condition: &str) -> Fault {
     Fault::Refused {
         kernel: id.to_string(),
         refusal: Refusal::Shape {
