@@ -103,11 +103,13 @@ impl Layout {
     }
 
     /// The shape.
+    #[inline]
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
     /// The stride of each dimension, in elements.
+    #[inline]
     pub fn strides(&self) -> &[isize] {
         &self.strides[..self.shape.rank()]
     }
@@ -156,16 +158,20 @@ impl Layout {
     }
 
     /// Whether elements lie row by row without gaps. Dimensions of size one may have any stride.
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
-        if self.shape.is_empty() {
-            return true;
-        }
-        let packed = Self::contiguous(self.shape);
-        self.shape
-            .dims()
+        let dims = self.shape.dims();
+        let mut packed = 1isize;
+        let in_order = dims
             .iter()
-            .zip(self.strides().iter().zip(packed.strides()))
-            .all(|(&size, (have, want))| size == 1 || have == want)
+            .zip(self.strides())
+            .rev()
+            .all(|(&size, &stride)| {
+                let fits = size == 1 || stride == packed;
+                packed = packed.wrapping_mul(size as isize);
+                fits
+            });
+        in_order || self.shape.is_empty()
     }
 
     /// Whether two different indices may share an element. Sorting dimensions by stride, each must
@@ -195,6 +201,7 @@ impl Layout {
     }
 
     /// How it lies in memory, as the speed of kernels depends on it.
+    #[inline]
     pub fn kind(&self) -> LayoutKind {
         if self.is_contiguous() {
             return LayoutKind::Contiguous;

@@ -90,11 +90,13 @@ impl Shape {
     }
 
     /// The sizes, outermost first.
+    #[inline]
     pub fn dims(&self) -> &[usize] {
         &self.dims[..usize::from(self.rank)]
     }
 
     /// How many dimensions.
+    #[inline]
     pub fn rank(&self) -> usize {
         usize::from(self.rank)
     }

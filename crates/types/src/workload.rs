@@ -95,11 +95,13 @@ impl Workload {
     }
 
     /// The operation with its sizes.
+    #[inline]
     pub fn operation(&self) -> &Operation {
         &self.operation
     }
 
     /// The element type.
+    #[inline]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -126,16 +128,19 @@ impl Workload {
     }
 
     /// How the operands lie in memory: the least convenient of them counts.
+    #[inline]
     pub fn layout(&self) -> LayoutKind {
         self.layout
     }
 
     /// What is read, in the order kernels take it.
+    #[inline]
     pub fn inputs(&self) -> &[Operand] {
         &self.derived.inputs
     }
 
     /// What is written.
+    #[inline]
     pub fn outputs(&self) -> &[Operand] {
         &self.derived.outputs
     }

@@ -316,16 +316,19 @@ unsafe impl Sync for TensorViewMut<'_> {}
 macro_rules! shared_accessors {
     () => {
         /// The element type.
+        #[inline]
         pub fn dtype(&self) -> DType {
             self.memory.dtype
         }
 
         /// The shape.
+        #[inline]
         pub fn shape(&self) -> &Shape {
             self.memory.layout.shape()
         }
 
         /// Shape and strides.
+        #[inline]
         pub fn layout(&self) -> &Layout {
             &self.memory.layout
         }
@@ -383,6 +386,7 @@ impl<'a> TensorView<'a> {
     shared_accessors!();
 
     /// The elements as a slice, if they lie row by row without gaps.
+    #[inline]
     pub fn as_slice<T: Element>(&self) -> Result<&'a [T], ViewError> {
         let (start, length) = self.memory.contiguous::<T>()?;
         // SAFETY: the layout is contiguous, so its elements are exactly these `length` ones, borrowed
@@ -392,6 +396,7 @@ impl<'a> TensorView<'a> {
 
     /// Pointer to the first element, for kernels that walk the strides themselves. Reading through
     /// it is sound at offsets that [`Layout::offset`] gives.
+    #[inline]
     pub fn as_ptr<T: Element>(&self) -> Result<*const T, ViewError> {
         self.memory.expect::<T>()?;
         Ok(self.memory.first.cast::<T>().as_ptr())
@@ -463,6 +468,7 @@ impl<'a> TensorViewMut<'a> {
     }
 
     /// The elements as a slice, if they lie row by row without gaps.
+    #[inline]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], ViewError> {
         let (start, length) = self.memory.contiguous::<T>()?;
         // SAFETY: as in `TensorView::as_slice`; exclusive because `self` is borrowed exclusively.
@@ -471,6 +477,7 @@ impl<'a> TensorViewMut<'a> {
 
     /// Pointer to the first element, for kernels that walk the strides themselves. Access through it
     /// is sound at offsets that [`Layout::offset`] gives.
+    #[inline]
     pub fn as_mut_ptr<T: Element>(&mut self) -> Result<*mut T, ViewError> {
         self.memory.expect::<T>()?;
         Ok(self.memory.first.cast::<T>().as_ptr())
