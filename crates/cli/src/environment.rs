@@ -7,10 +7,17 @@ use tracing_subscriber::EnvFilter;
 const LOG: &str = "KERNELWISE_LOG";
 
 /// Every variable that has an effect, with what it does.
-pub(crate) const VARIABLES: &[(&str, &str)] = &[(
-    LOG,
-    "log messages on standard error: error, warn (default), info, debug, trace",
-)];
+pub(crate) const VARIABLES: &[(&str, &str)] = &[
+    (
+        LOG,
+        "log messages on standard error: error, warn (default), info, debug, trace",
+    ),
+    (
+        "KERNELWISE_OPENBLAS",
+        "file of the OpenBLAS to run and to compare with",
+    ),
+    ("KERNELWISE_ONEDNN", "file of the oneDNN to compare with"),
+];
 
 /// Sends log messages to standard error.
 pub(crate) fn start_log() {
@@ -74,7 +81,13 @@ mod tests {
 
     #[test]
     fn only_our_own_unread_variables_are_strays() {
-        let names = ["PATH", "KERNELWISE_LOG", "KERNELWISE_LOGS", "KERNELWISE_A"];
+        let names = [
+            "PATH",
+            "KERNELWISE_LOG",
+            "KERNELWISE_ONEDNN",
+            "KERNELWISE_LOGS",
+            "KERNELWISE_A",
+        ];
         let strays = without_effect(names.into_iter().map(str::to_owned));
         assert_eq!(strays, ["KERNELWISE_A", "KERNELWISE_LOGS"]);
     }

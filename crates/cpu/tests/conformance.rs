@@ -88,3 +88,17 @@ fn kernel_ids_are_unique_and_in_a_fixed_order() {
     assert_eq!(unique.len(), first.len());
     assert_eq!(HOST.kernels().len(), first.len());
 }
+
+/// The suite above runs over it too, where there is one.
+#[cfg(feature = "openblas")]
+#[test]
+fn openblas_is_a_kernel_where_it_is_installed() {
+    let named = |kernel: &&Arc<dyn HostKernel>| kernel.spec().id.to_string().ends_with("-openblas");
+    match KERNELS.iter().filter(named).count() {
+        0 => kernelwise_testing::skip(
+            "openblas",
+            "no libopenblas; KERNELWISE_OPENBLAS may name one",
+        ),
+        kernels => assert_eq!(kernels, 2, "f32 and f64"),
+    }
+}

@@ -409,7 +409,7 @@ impl Kernel for Direct {
     }
 
     fn hint(&self) -> Hint {
-        Hint::percent(50)
+        Hint::percent(self.level.part_of(75))
     }
 }
 

@@ -214,8 +214,8 @@ impl<T: Float> Kernel for Im2col<T> {
 
     fn hint(&self) -> Hint {
         match self.windowing {
-            Windowing::Any => Hint::percent(70),
-            Windowing::OneTap => Hint::percent(80),
+            Windowing::Any => Hint::percent(self.level.part_of(65)),
+            Windowing::OneTap => Hint::percent(self.level.part_of(80)),
         }
     }
 }

@@ -111,17 +111,9 @@ impl<T: Real + Plain> Kernel for Packed<T> {
     }
 }
 
-/// What share of the machine's peak the engine reaches: most of it with the widest vectors, and less the narrower
-/// they are.
+/// What share of the machine's peak the engine reaches.
 pub(super) fn hint(level: Level) -> Hint {
-    if level == Level::widest() {
-        Hint::percent(85)
-    } else if level == Level::PORTABLE {
-        Hint::percent(8)
-    } else {
-        Hint::percent(42)
-    }
-    .best_for(1024..=u64::MAX)
+    Hint::percent(level.part_of(85)).best_for(1024..=u64::MAX)
 }
 
 impl<T: Real + Plain> HostKernel for Packed<T> {

@@ -131,7 +131,7 @@ impl<T: Real + Plain> Kernel for SplitDepth<T> {
     }
 
     fn hint(&self) -> Hint {
-        Hint::percent(40)
+        Hint::percent(self.level.part_of(40))
     }
 }
 

@@ -579,7 +579,7 @@ impl<A: Algorithm> Kernel for Winograd<A> {
 
     fn hint(&self) -> Hint {
         // Of the products by definition, of which it leaves some out.
-        Hint::percent(90).best_for(20_000..=u64::MAX)
+        Hint::percent(self.level.part_of(90)).best_for(20_000..=u64::MAX)
     }
 }
 

@@ -24,6 +24,7 @@ const CONDITION: &str = "needs m, n and k of 16 at the most";
 #[derive(Debug)]
 pub(super) struct Micro<T: 'static> {
     spec: KernelSpec,
+    level: Level,
     tiles: &'static Tiles<T>,
 }
 
@@ -39,6 +40,7 @@ impl<T: Real> Micro<T> {
         )?;
         Ok(Self {
             spec: spec.on(level).following(LayoutKind::RowGaps),
+            level,
             tiles: T::tiles(level),
         })
     }
@@ -59,7 +61,7 @@ impl<T: Real> Kernel for Micro<T> {
     }
 
     fn hint(&self) -> Hint {
-        Hint::percent(60)
+        Hint::percent(self.level.part_of(60))
     }
 }
 

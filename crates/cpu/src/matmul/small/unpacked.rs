@@ -28,6 +28,7 @@ const CONDITION: &str =
 #[derive(Debug)]
 pub(super) struct Unpacked<T: 'static> {
     spec: KernelSpec,
+    level: Level,
     tiles: &'static Tiles<T>,
 }
 
@@ -43,6 +44,7 @@ impl<T: Real> Unpacked<T> {
         )?;
         Ok(Self {
             spec: spec.on(level).following(LayoutKind::RowGaps),
+            level,
             tiles: T::tiles(level),
         })
     }
@@ -70,7 +72,7 @@ impl<T: Real> Kernel for Unpacked<T> {
     }
 
     fn hint(&self) -> Hint {
-        Hint::percent(80).best_for(0..=128 * 128)
+        Hint::percent(self.level.part_of(80)).best_for(0..=128 * 128)
     }
 }
 
