@@ -12,7 +12,7 @@ use num_complex::Complex;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::pages;
+use crate::large_pages;
 
 /// What numbers a tensor holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +111,7 @@ impl<T: Copy> Lined<T> {
     fn filled(value: T, length: usize) -> Self {
         let spare = LINE / size_of::<T>();
         let mut memory = Vec::with_capacity(length + spare);
-        pages::ask_for_large(memory.spare_capacity_mut());
+        large_pages::ask(memory.spare_capacity_mut());
         memory.resize(length + spare, value);
         Self {
             first: memory.as_ptr().align_offset(LINE).min(spare),

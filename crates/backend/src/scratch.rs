@@ -15,7 +15,7 @@ use kernelwise_types::units::Bytes;
 use num_complex::Complex;
 
 use crate::fault::Fault;
-use crate::pages;
+use crate::large_pages;
 
 /// Alignment of every slice: a cache line, and a vector register of 512 bits.
 const ALIGNMENT: usize = 64;
@@ -125,7 +125,7 @@ impl Scratch {
 
     fn alignment(&self) -> usize {
         if self.large_pages {
-            return pages::LARGE;
+            return large_pages::SIZE;
         }
         ALIGNMENT
     }
@@ -162,7 +162,7 @@ impl Scratch {
             let room = unsafe {
                 std::slice::from_raw_parts_mut(block.first().cast::<MaybeUninit<u8>>(), block.len())
             };
-            pages::ask_for_large(room);
+            large_pages::ask(room);
         }
         Ok(())
     }
@@ -307,7 +307,7 @@ mod tests {
         let mut scratch = Scratch::new().with_large_pages();
         scratch.reserve(Bytes(8 << 20)).unwrap();
         let address = scratch.slice::<u8>(1).unwrap().as_ptr().addr();
-        assert_eq!(address % pages::LARGE, 0);
+        assert_eq!(address % large_pages::SIZE, 0);
         let Ok(maps) = std::fs::read_to_string("/proc/self/smaps") else {
             return kernelwise_testing::skip("proc", "/proc/self/smaps is not readable");
         };

@@ -211,7 +211,7 @@ impl Technique {
     }
 }
 
-/// A kernel as the registry lists it.
+/// A kernel as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelSpec {
     /// Its stable name.

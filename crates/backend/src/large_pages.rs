@@ -4,16 +4,16 @@
 use std::mem::MaybeUninit;
 
 /// Size of a large page on most systems; blocks that hold none of them need not ask.
-pub(crate) const LARGE: usize = 2 << 20;
+pub(crate) const SIZE: usize = 2 << 20;
 
 /// Asks for large pages for the whole pages in a block. A request only: being refused leaves ordinary pages.
-pub(crate) fn ask_for_large<T>(room: &mut [MaybeUninit<T>]) {
+pub(crate) fn ask<T>(room: &mut [MaybeUninit<T>]) {
     #[cfg(target_os = "linux")]
     {
         let begin = room.as_mut_ptr().cast::<u8>();
         let before = begin.align_offset(rustix::param::page_size());
         let bytes = size_of_val(room).checked_sub(before);
-        let Some(length) = bytes.filter(|length| *length >= LARGE) else {
+        let Some(length) = bytes.filter(|length| *length >= SIZE) else {
             return;
         };
         // SAFETY: the range lies in `room`, which is borrowed exclusively; advice changes how its pages are backed, never
