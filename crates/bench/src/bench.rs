@@ -14,7 +14,7 @@ use kernelwise_types::{Calibration, Fingerprint, Reading, SystemState, ViewError
 
 use crate::contest::{Candidate, Contest};
 use crate::entrant;
-use crate::figures::{Conditions, Doubt, ShapeFigures};
+use crate::figures::{Conditions, Doubt, RefusedKernel, ShapeFigures};
 use crate::judge::Ceiling;
 use crate::ratios::{self, Evidence};
 use crate::rivals::Rivals;
@@ -47,31 +47,44 @@ impl Default for Options {
     }
 }
 
-/// Why a shape was not measured.
+/// Why a shape was not measured. The shape is "it" in the words: they are told beside it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
     /// Several results would be right, so none can be checked.
-    #[error("{workload} has several right results: ask for a `stable` sort")]
-    Ambiguous {
-        /// The shape, in words.
-        workload: String,
-    },
+    #[error("it has several right results: ask for a `stable` sort")]
+    Ambiguous,
     /// Its operands would not leave room for anything else.
-    #[error(
-        "{workload} has operands of {needs}, a benchmark may use {allowed}: name a smaller shape"
-    )]
+    #[error("it has operands of {needs}, a benchmark may use {allowed}: name a smaller shape")]
     Memory {
-        /// The shape, in words.
-        workload: String,
         /// Bytes of its operands.
         needs: Bytes,
         /// What may be used.
         allowed: Bytes,
     },
+    /// There is neither a kernel nor a library for it.
+    #[error("no kernel computes it")]
+    NoKernel,
+    /// There are kernels, but none may run.
+    #[error("none of its {} kernels may run on it: {}", .refused.len(), reasons(.refused))]
+    AllRefused {
+        /// Why not, one by one.
+        refused: Vec<RefusedKernel>,
+    },
     /// Its tensors could not be made.
     #[error(transparent)]
     View(#[from] ViewError),
+}
+
+/// Each reason once: kernels of a family often have the same.
+fn reasons(refused: &[RefusedKernel]) -> String {
+    let mut reasons: Vec<&str> = refused
+        .iter()
+        .map(|kernel| kernel.reason.as_str())
+        .collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    reasons.join("; ")
 }
 
 /// A benchmark on this machine, on the thread that made it.
@@ -171,14 +184,19 @@ impl Bench {
         cancel: &AtomicBool,
     ) -> Result<Option<ShapeFigures>, BenchError> {
         if !answer::is_unique(workload.operation()) {
-            let workload = workload.to_string();
-            return Err(BenchError::Ambiguous { workload });
+            return Err(BenchError::Ambiguous);
         }
         self.check_memory(workload)?;
         let inputs = answer::inputs(workload, self.options.seed)?;
         let before = answer::outputs(workload, self.options.seed)?;
         let (entrants, refused) = entrant::enter(&self.host, workload, &self.options);
         let (rivals, absent) = self.rivals.enter(workload, &inputs);
+        if entrants.is_empty() && rivals.is_empty() {
+            return Err(match refused.as_slice() {
+                [] => BenchError::NoKernel,
+                _ => BenchError::AllRefused { refused },
+            });
+        }
         let mut contest = Contest {
             workload,
             inputs: &inputs,
@@ -250,7 +268,6 @@ impl Bench {
             return Ok(());
         }
         Err(BenchError::Memory {
-            workload: workload.to_string(),
             needs: Bytes(needs),
             allowed: Bytes(allowed),
         })
@@ -304,4 +321,28 @@ fn null(options: &Options, wall: &TscClock) -> NullResult {
         let numbers = std::hint::black_box(&numbers);
         Ok::<_, std::convert::Infallible>(numbers.iter().sum::<f32>())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_that_several_kernels_have_is_told_once() {
+        let refused = |id: &str, reason: &str| RefusedKernel {
+            kernel: id.parse().unwrap(),
+            reason: reason.to_owned(),
+        };
+        let error = BenchError::AllRefused {
+            refused: vec![
+                refused("cpu-copy-f32-a", "needs gaps"),
+                refused("cpu-copy-f32-b", "needs a full moon"),
+                refused("cpu-copy-f32-c", "needs gaps"),
+            ],
+        };
+        assert_eq!(
+            error.to_string(),
+            "none of its 3 kernels may run on it: needs a full moon; needs gaps"
+        );
+    }
 }

@@ -15,19 +15,21 @@ use crate::ratios::{Ratio, Summary};
 /// Everything one run of the benchmark found.
 #[derive(Debug, Serialize)]
 pub struct Figures {
+    /// Whether the run ended before all shapes had their turn; those that had none are in `skipped`.
+    pub interrupted: bool,
     /// Machine, clock and load.
     pub conditions: Conditions,
     /// The libraries compared with.
     pub rivals: Vec<RivalFact>,
     /// One entry per shape.
     pub shapes: Vec<ShapeFigures>,
-    /// Shapes that could not be measured.
+    /// Shapes that were not measured.
     pub skipped: Vec<SkippedShape>,
     /// The ratios over all shapes.
     pub summary: Summary,
 }
 
-/// A shape that could not be measured.
+/// A shape that was not measured.
 #[derive(Debug, Serialize)]
 pub struct SkippedShape {
     /// The shape.

@@ -3,9 +3,9 @@
 //! For each shape, [`Bench::shape`] takes these steps:
 //!
 //! 1. **Who takes part?** Every kernel that is admitted, with its default setting, and the [`Rivals`]: other people's libraries,
-//!    called as their users call them. The reference kernel is the answer key and does not race. Kernels of
-//!    reduced precision race only when asked for, except those for images (Winograd): they are timed and shown, and count
-//!    neither as winner nor in a ratio of exact kernels.
+//!    called as their users call them. The reference kernel is the answer key and does not race; a shape without any contender is
+//!    not measured. Kernels of reduced precision race only when asked for, except those for images (Winograd and Fourier): they
+//!    are timed and shown, and count neither as winner nor in a ratio of exact kernels.
 //! 2. **Is it right?** Every contender computes the shape once. Small results are held against the reference; where that would
 //!    take too long, against the first result that a second contender confirms. What is wrong is not timed.
 //! 3. **How fast?** One short race of all, then a longer one of those near the front of their kind, interleaved, on one pinned thread and

@@ -239,10 +239,20 @@ fn what_cannot_be_measured_says_why() {
         shape.unwrap_err()
     };
     let ambiguous = error("sort.arg u32 10");
-    assert!(matches!(ambiguous, BenchError::Ambiguous { .. }));
+    assert!(matches!(ambiguous, BenchError::Ambiguous));
     assert!(ambiguous.to_string().contains("`stable`"));
     let large = error("copy f32 1000000000000");
     assert!(matches!(large, BenchError::Memory { .. }), "{large}");
+    for error in [&ambiguous, &large] {
+        let words = error.to_string();
+        assert!(
+            words.starts_with("it has "),
+            "the shape stands beside it: {words}"
+        );
+    }
+    let nobody = error("custom.x f32 8");
+    assert!(matches!(nobody, BenchError::NoKernel), "{nobody}");
+    assert_eq!(nobody.to_string(), "no kernel computes it");
     let cancelled = bench.shape(&"matmul f32 2x2x2".parse().unwrap(), &AtomicBool::new(true));
     assert!(cancelled.unwrap().is_none());
 }
@@ -274,6 +284,7 @@ fn the_json_has_units_in_its_names_and_reasons_for_its_gaps() {
     let texts = ["matmul f32 4x8x4", "matmul f32 3x3x3"];
     let shapes: Vec<ShapeFigures> = texts.iter().map(|text| shape(&bench, text)).collect();
     let figures = Figures {
+        interrupted: false,
         conditions: bench.conditions(),
         rivals: bench.rivals().facts("matmul"),
         summary: summarise(&shapes),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use kernelwise_bench::Options as BenchOptions;
 use kernelwise_probe::calibrate::CalibrateOptions;
 use kernelwise_types::{DType, Technique};
@@ -142,13 +142,15 @@ pub(crate) enum Bench {
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = BENCH_NOTES)]
+// As a group, so that a bare `bench ops` names all three.
+#[command(group = ArgGroup::new("what").args(["op", "shape", "shapes"]).required(true).multiple(true))]
 pub(crate) struct BenchOps {
-    /// The operation; its usual shapes unless others are named
-    #[arg(long, value_name = "OPERATION", required_unless_present_any = ["shape", "shapes"])]
+    /// The operation, such as `matmul` or `reduce.sum`; its usual shapes unless others are named
+    #[arg(long, value_name = "OPERATION")]
     pub(crate) op: Option<String>,
 
-    /// A shape, as a workload; may be repeated
-    #[arg(long, value_name = "WORKLOAD")]
+    /// A shape: a workload, or with --op only its fields, as in `--op matmul --shape 64x64x64`; may be repeated
+    #[arg(long, value_name = "SHAPE")]
     pub(crate) shape: Vec<String>,
 
     /// A file of shapes: one workload per line, or DeepBench's lists of products and convolutions
@@ -188,10 +190,11 @@ pub(crate) struct BenchOps {
     pub(crate) format: Format,
 }
 
+// One paragraph: clap breaks it where the terminal ends.
 const BENCH_NOTES: &str = "\
-Results are checked before anything is timed; a wrong one ends the program with code 5. Convolutions of
-reduced precision (Winograd) are shown and marked, and count only with --allow-reduced. OpenBLAS and oneDNN
-take part where they are installed (KERNELWISE_OPENBLAS and KERNELWISE_ONEDNN name their files).";
+Results are checked before anything is timed; a wrong one ends the program with code 5. \
+Convolutions of reduced precision (Winograd and Fourier) are shown and marked, and count only with --allow-reduced. \
+OpenBLAS and oneDNN take part where they are installed (KERNELWISE_OPENBLAS and KERNELWISE_ONEDNN name their files).";
 
 /// The name of a technique.
 fn technique() -> impl TypedValueParser<Value = Technique> {

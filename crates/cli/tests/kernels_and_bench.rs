@@ -85,6 +85,27 @@ fn filters_leave_what_was_asked_for() {
     let sums = kernels(&["--op", "reduce.sum"]);
     let fits = |k: &Value| ["reduce", "reduce.sum"].contains(&k["operation"].as_str().unwrap());
     assert!(!sums.is_empty() && sums.iter().all(fits));
+    for op in ["reduce.argmax", "reduce.mean", "pool2d.avg"] {
+        let of_variant = kernels(&["--op", op]);
+        assert!(!of_variant.is_empty(), "{op}");
+        for kernel in of_variant {
+            let told_for = kernel["parameters_for"].as_str().unwrap();
+            assert!(told_for.starts_with(&format!("{op} ")), "{kernel}");
+        }
+    }
+    // Indices are written by other kernels than sums.
+    let ids = |op: &str| -> Vec<String> {
+        let of_op = kernels(&["--op", op, "--dtype", "f32"]);
+        of_op.iter().map(|k| k["id"].to_string()).collect()
+    };
+    let (sums, indices) = (ids("reduce.sum"), ids("reduce.argmax"));
+    assert!(sums.iter().all(|id| !indices.contains(id)));
+    // Without a variant, kernels of one variant are there as well.
+    let (max, all) = (
+        kernels(&["--op", "pool2d.max"]),
+        kernels(&["--op", "pool2d"]),
+    );
+    assert!(max.iter().all(|k| all.iter().any(|a| a["id"] == k["id"])));
 }
 
 #[test]
@@ -142,16 +163,29 @@ fn what_is_not_there_is_exit_code_4_with_a_hint() {
             &["kernels", "--op", "matmull"][..],
             "did you mean `matmul`?",
         ),
-        (&["kernels", "--op", "custom"], "no kernel is like that"),
+        (
+            &["kernels", "--op", "custom"],
+            "no kernel computes custom: ask for another --op",
+        ),
+        (
+            &["kernels", "--op", "custom", "--dtype", "f32"],
+            "custom in f32: ask without --dtype",
+        ),
+        (&["kernels", "--op", "reduce.foo"], "known: sum, mean"),
+        (&["kernels", "--op", "matmul.foo"], "`.foo`"),
+        (&["bench", "ops", "--op", "reduce.foo"], "known: sum, mean"),
         (
             &["kernels", "--op", "matmul", "--technique", "custom"],
             "there are: ",
         ),
         (&["bench", "ops", "--op", "sorte"], "did you mean `sort`?"),
-        (&["bench", "ops", "--op", "custom"], "--shape"),
         (
-            &["bench", "ops", "--op", "matmul", "--shape", "copy f32 9"],
-            "no shape of matmul",
+            &["bench", "ops", "--op", "custom"],
+            "--shape, such as `custom.wave_step f64 512x512`",
+        ),
+        (
+            &["bench", "ops", "--op", "custom.x"],
+            "--shape, such as `custom.x f64 512x512`",
         ),
     ] {
         let output = run(words);
@@ -175,11 +209,22 @@ fn wrong_words_are_exit_code_2() {
             &["kernels", "--op", "copy", "--shape", "matmul f32 2x2x2"],
             "is no copy",
         ),
+        (
+            &["kernels", "--dtype", "f64", "--shape", "matmul f32 8x8x8"],
+            "--dtype f64 contradicts --shape `matmul f32 8x8x8`",
+        ),
+        (
+            &["bench", "ops", "--op", "matmul", "--shape", "copy f32 9"],
+            "is no matmul",
+        ),
         (&["kernels", "--technique", "vectors"], "vector"),
         (&["kernels", "--allow-reduced"], "--shape"),
         (&["kernels", "--dtype", "f33"], "f32"),
         (&["bench"], "ops"),
-        (&["bench", "ops"], "--op"),
+        (
+            &["bench", "ops"],
+            "--op <OPERATION>|--shape <SHAPE>|--shapes <FILE>",
+        ),
         (&["bench", "ops", "--shape", "matmul f32 2x2"], "MxKxN"),
         (
             &["bench", "ops", "--op", "matmul", "--threads", "100000"],
@@ -222,6 +267,7 @@ fn a_benchmark_of_what_does_not_fit_the_memory_is_exit_code_4() {
         error.contains("nothing could be measured: copy f64"),
         "{error}"
     );
+    assert_eq!(error.matches("copy f64").count(), 1, "{error}");
     assert!(
         text(&output.stdout).contains("conditions"),
         "the report is there all the same"
@@ -229,10 +275,55 @@ fn a_benchmark_of_what_does_not_fit_the_memory_is_exit_code_4() {
 }
 
 #[test]
+fn a_shape_that_no_kernel_computes_is_skipped_and_exit_code_4() {
+    let shape = ["--shape", "custom.x f32 8"];
+    let words = [&["bench", "ops"], &shape[..], &QUICK].concat();
+    let output = run(&[&words[..], &["--format", "json"]].concat());
+    assert_eq!(output.status.code(), Some(4));
+    assert!(
+        text(&output.stderr)
+            .contains("nothing could be measured: custom.x f32 8: no kernel computes it"),
+        "{}",
+        text(&output.stderr)
+    );
+    let bench: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(bench["shapes"].as_array().unwrap().len(), 0);
+    assert_eq!(bench["skipped"][0]["workload"], "custom.x f32 8");
+    assert_eq!(bench["skipped"][0]["reason"], "no kernel computes it");
+
+    let conv = [
+        "bench", "ops", "--op", "conv2d", "--dtype", "f16", "--limit", "2",
+    ];
+    let output = run(&[&conv[..], &QUICK].concat());
+    assert_eq!(output.status.code(), Some(4));
+    let table = text(&output.stdout);
+    assert_eq!(
+        table.matches("not measured: no kernel computes it").count(),
+        2,
+        "{table}"
+    );
+    assert!(!table.contains("verdict"), "{table}");
+}
+
+#[test]
+fn a_variant_is_measured_on_its_own_shapes_or_on_those_of_the_others() {
+    for (op, first) in [
+        ("reduce.max", "reduce.max f32 1000000"),
+        ("reduce.mean", "reduce.mean f32 1000"),
+    ] {
+        let words = ["bench", "ops", "--op", op, "--limit", "1"];
+        let bench = json(&[&words[..], &QUICK].concat());
+        assert_eq!(bench["shapes"][0]["workload"], first);
+    }
+}
+
+#[test]
 fn a_benchmark_tells_rates_ratios_and_conditions() {
     let shapes = [
+        "--op",
+        "matmul",
         "--shape",
-        "matmul f32 8x8x8",
+        "8x8x8",
         "--shape",
         "matmul f32 20x20x20",
     ];
@@ -241,6 +332,8 @@ fn a_benchmark_tells_rates_ratios_and_conditions() {
     assert_eq!(bench["schema"], "kernelwise.bench_ops/1");
     let measured = bench["shapes"].as_array().unwrap();
     assert_eq!(measured.len(), 2, "{}", bench["skipped"]);
+    assert_eq!(measured[0]["workload"], "matmul f32 8x8x8");
+    assert_eq!(bench["interrupted"], false);
     for shape in measured {
         assert_eq!(shape["checked_against"], "the reference");
         let names: Vec<&str> = shape["contenders"]
@@ -282,13 +375,61 @@ fn a_benchmark_tells_rates_ratios_and_conditions() {
     ]
     .concat();
     let table = answer(&words);
+    let mut rest = table.as_str();
     for heading in [
         "matmul f32 2x2x2\n",
         "contender",
+        "legend\n",
         "conditions\n",
         "summary\n",
     ] {
-        assert!(table.contains(heading), "{table}");
+        let found = rest.split_once(heading);
+        assert!(found.is_some(), "{heading} in its place: {table}");
+        rest = found.unwrap().1;
+    }
+}
+
+/// Whoever waits for many shapes sees the first while the others are measured.
+#[test]
+fn tables_come_shape_by_shape() {
+    use std::io::{BufRead, BufReader};
+    let shapes = [
+        "--op",
+        "matmul",
+        "--shape",
+        "8x8x8",
+        "--shape",
+        "300x300x300",
+    ];
+    let budgets = ["--time-budget", "2", "--calibration-budget", "0.2"];
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_kernelwise"))
+        .args([&["bench", "ops"], &shapes[..], &budgets].concat())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut out = BufReader::new(bench.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "matmul f32 8x8x8\n");
+    assert!(bench.try_wait().unwrap().is_none(), "it is still at work");
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+}
+
+#[test]
+fn the_notes_of_the_help_fill_their_lines() {
+    let help = answer(&["bench", "ops", "--help"]);
+    assert!(help.contains("Winograd") && help.contains("Fourier"));
+    let notes: Vec<&str> = help
+        .lines()
+        .skip_while(|line| !line.starts_with("Results are checked"))
+        .collect();
+    let (_, full) = notes.split_last().unwrap();
+    // A line ends early only for a word that would not fit, the longest of which is a variable's name.
+    for line in full {
+        assert!((70..=100).contains(&line.chars().count()), "{help}");
     }
 }
 
@@ -326,6 +467,13 @@ fn an_interrupt_prints_what_was_measured() {
     // Interrupted during the calibration there is nothing to print.
     if !output.stdout.is_empty() {
         let bench: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert!(bench["shapes"].is_array() && bench["conditions"].is_object());
+        assert!(bench["conditions"].is_object());
+        assert_eq!(bench["interrupted"], true);
+        let (shapes, skipped) = (&bench["shapes"], &bench["skipped"]);
+        let skipped = skipped.as_array().unwrap();
+        // None is lost: a list of all shapes has 36.
+        assert_eq!(shapes.as_array().unwrap().len() + skipped.len(), 36);
+        let last = skipped.last().unwrap();
+        assert_eq!(last["reason"], "interrupted before its turn");
     }
 }

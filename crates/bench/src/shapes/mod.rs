@@ -182,14 +182,38 @@ fn texts(operation: &str) -> &'static [&'static str] {
 }
 
 /// The shapes of an operation that are benchmarked when none are named: sizes over decades, some awkward ones, and for
-/// copies and elementwise work one that lies in main memory. Empty for a custom operation, whose shapes only its author
-/// knows, and for names that are no operation.
+/// copies and elementwise work one that lies in main memory. With a variant (`reduce.max`) only those of it; where there are
+/// none, those of the other variants with this one in their place. Empty for a custom operation, whose shapes only its
+/// author knows, and for names that are no operation.
 pub fn default_shapes(operation: &str, machine: &Machine) -> Vec<Workload> {
     let far = beyond_cache(machine).to_string();
-    let texts = texts(operation).iter();
-    texts
+    let name = operation
+        .split_once('.')
+        .map_or(operation, |(name, _)| name);
+    let all: Vec<Workload> = texts(name)
+        .iter()
         .filter_map(|text| text.replace('@', &far).parse().ok())
-        .collect()
+        .collect();
+    if name == operation {
+        return all;
+    }
+    let of_variant = |shape: &&Workload| shape.operation().to_string() == operation;
+    let shapes: Vec<Workload> = all.iter().filter(of_variant).cloned().collect();
+    if !shapes.is_empty() {
+        return shapes;
+    }
+    let mut made: Vec<Workload> = Vec::new();
+    for shape in &all {
+        let text = shape.to_string();
+        let fields = text.split_once(' ').map_or("", |(_, fields)| fields);
+        // Not every variant takes the sizes and the element type of another.
+        if let Ok(shape) = format!("{operation} {fields}").parse()
+            && !made.contains(&shape)
+        {
+            made.push(shape);
+        }
+    }
+    made
 }
 
 /// Elements of an f32 tensor such that two of them are twice as large as the last-level caches, as the calibration of main
@@ -226,6 +250,26 @@ mod tests {
             assert_eq!(different.len(), shapes.len(), "{name}");
         }
         assert!(default_shapes("matmull", &machine).is_empty());
+    }
+
+    #[test]
+    fn a_variant_has_its_own_shapes_or_those_of_the_others() {
+        let machine = kernelwise_probe::machine();
+        let texts = |operation: &str| -> Vec<String> {
+            let shapes = default_shapes(operation, &machine);
+            shapes.iter().map(Workload::to_string).collect()
+        };
+        assert_eq!(texts("reduce.argmax"), ["reduce.argmax f32 128x1000 axes1"]);
+        let means = texts("reduce.mean");
+        assert!(means.contains(&"reduce.mean f32 1000".to_owned()));
+        assert!(means.iter().all(|text| text.starts_with("reduce.mean ")));
+        let different: HashSet<&String> = means.iter().collect();
+        assert_eq!(different.len(), means.len());
+        // Its element type is not that of every Fourier transform.
+        assert!(!texts("fft.inverse_real").is_empty());
+        for none in ["reduce.foo", "matmul.foo", "custom.wave_step"] {
+            assert!(texts(none).is_empty(), "{none}");
+        }
     }
 
     #[test]

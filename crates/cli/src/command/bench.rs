@@ -13,11 +13,10 @@ use kernelwise_bench::{
 };
 use kernelwise_measure::TscClock;
 use kernelwise_probe::calibrate::{self, CalibrateError, CalibrateOptions};
-use kernelwise_types::op::Operation;
 use kernelwise_types::units::{ByteRate, Bytes, FlopRate, Flops, Nanos};
 use kernelwise_types::{Calibration, DType, Machine, Numerics, Reading, Workload};
 
-use super::kernels::operation;
+use super::asked::{self, Asked};
 use crate::args::{self, Format};
 use crate::exit::Failure;
 use crate::{interrupt, output};
@@ -49,27 +48,47 @@ pub(crate) fn run(args: &args::BenchOps) -> Result<(), Failure> {
     let rivals = Rivals::load(args.threads);
     let host = Host::new(machine, kernelwise_cpu::kernels()?)?;
     let mut bench = Bench::new(host, calibration, rivals, options);
-    let figures = measure(&mut bench, &shapes, &bar, cancel);
+    // Tables come shape by shape, because all of them may take an hour; JSON is one document and must wait.
+    let tell = |text: String| match args.format {
+        Format::Json => Ok(()),
+        Format::Table => bar.suspend(|| output::text(&text)),
+    };
+    let figures = measure(&mut bench, &shapes, &bar, cancel, tell);
     bar.finish_and_clear();
+    let figures = figures?;
     match args.format {
         Format::Json => output::json("kernelwise.bench_ops/1", &figures)?,
-        Format::Table => output::text(&table(&figures))?,
+        Format::Table => output::text(&ending(&figures))?,
     }
-    if cancel.load(Ordering::Relaxed) {
+    if figures.interrupted {
         return Err(Failure::Interrupted);
     }
     if figures.shapes.is_empty() {
-        let reasons: Vec<String> = figures
-            .skipped
-            .iter()
-            .map(|skipped| format!("{}: {}", skipped.workload, skipped.reason))
-            .collect();
         return Err(Failure::NotFound(anyhow!(
             "nothing could be measured: {}",
-            reasons.join("; ")
+            reasons(&figures.skipped)
         )));
     }
     wrong(&figures)
+}
+
+/// Why shapes were not measured, each reason once with the first shape it holds for.
+fn reasons(skipped: &[SkippedShape]) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut told = BTreeSet::new();
+    for first in skipped {
+        if !told.insert(&first.reason) {
+            continue;
+        }
+        let same = skipped.iter().filter(|other| other.reason == first.reason);
+        let others = match same.count() - 1 {
+            0 => String::new(),
+            1 => " (and 1 other shape)".to_owned(),
+            others => format!(" (and {others} other shapes)"),
+        };
+        words.push(format!("{}{others}: {}", first.workload, first.reason));
+    }
+    words.join("; ")
 }
 
 /// Wrong results end the program with their names.
@@ -93,11 +112,10 @@ fn wrong(figures: &Figures) -> Result<(), Failure> {
 
 /// What is to be measured: the shapes named, or the usual ones of the operation.
 fn shapes(args: &args::BenchOps, machine: &Machine) -> Result<Vec<Workload>, Failure> {
-    let op = args.op.as_deref().map(operation).transpose()?;
+    let asked = args.op.as_deref().map(Asked::parse).transpose()?;
     let mut shapes = Vec::new();
     for text in &args.shape {
-        let shape = text.parse().with_context(|| format!("`{text}`"));
-        shapes.push(shape.map_err(Failure::Usage)?);
+        shapes.push(asked::shape(text, asked.as_ref(), args.dtype)?);
     }
     if let Some(path) = &args.shapes {
         let file = path.display().to_string();
@@ -107,13 +125,27 @@ fn shapes(args: &args::BenchOps, machine: &Machine) -> Result<Vec<Workload>, Fai
         let read = read_shapes(&file, &text, dtype);
         shapes.extend(read.map_err(|error| Failure::Usage(error.into()))?);
     }
-    match op {
-        Some(op) if shapes.is_empty() => shapes = default_shapes(op, machine),
-        Some(op) => shapes.retain(|shape| shape.operation().name() == op),
-        None => {}
+    if let Some(asked) = &asked {
+        match shapes.is_empty() {
+            true => shapes = default_shapes(asked.as_str(), machine),
+            false => shapes.retain(|shape| asked.is(shape)),
+        }
+        if shapes.is_empty() {
+            let none = match &args.shapes {
+                Some(path) => format!("{} names no shape of {asked}", path.display()),
+                None => format!("{asked} has no usual shape"),
+            };
+            return Err(Failure::NotFound(anyhow!(
+                "{none}: name one with --shape, such as `{}`",
+                asked.example()
+            )));
+        }
     }
     if let Some(dtype) = args.dtype {
-        let typed = |shape: &Workload| Workload::new(shape.operation().clone(), dtype);
+        let typed = |shape: &Workload| {
+            let typed = Workload::new(shape.operation().clone(), dtype);
+            typed.map(|typed| typed.with_layout(shape.layout()))
+        };
         let typed: Result<Vec<Workload>, _> = shapes.iter().map(typed).collect();
         shapes = typed.map_err(|error| Failure::Usage(error.into()))?;
     }
@@ -121,14 +153,7 @@ fn shapes(args: &args::BenchOps, machine: &Machine) -> Result<Vec<Workload>, Fai
     shapes.retain(|shape| seen.insert(shape.to_string()));
     let limit = args.limit.and_then(|limit| usize::try_from(limit).ok());
     shapes.truncate(limit.unwrap_or(usize::MAX));
-    match shapes.as_slice() {
-        [] => Err(Failure::NotFound(anyhow!(
-            "there is no shape of {} to measure: name one with --shape, such as `{}`",
-            op.unwrap_or("that operation"),
-            Operation::EXAMPLES[0]
-        ))),
-        _ => Ok(shapes),
-    }
+    Ok(shapes)
 }
 
 fn calibrate(
@@ -154,29 +179,49 @@ fn calibrate(
     })
 }
 
-/// Measures shape by shape until all are done or Ctrl-C was pressed.
+/// Measures shape by shape until all are done or Ctrl-C was pressed, and tells each as soon as it is known.
 fn measure(
     bench: &mut Bench,
     shapes: &[Workload],
     bar: &ProgressBar,
     cancel: &AtomicBool,
-) -> Figures {
+    tell: impl Fn(String) -> Result<(), Failure>,
+) -> Result<Figures, Failure> {
     let (mut measured, mut skipped) = (Vec::new(), Vec::new());
+    let mut interrupted = false;
     bar.set_length(shapes.len() as u64);
-    for (done, shape) in shapes.iter().enumerate() {
-        if cancel.load(Ordering::Relaxed) {
-            break;
+    for (done, workload) in shapes.iter().enumerate() {
+        let skip = |reason: String| SkippedShape {
+            workload: workload.clone(),
+            reason,
+        };
+        // Once true it stays so: what follows is only listed.
+        interrupted |= cancel.load(Ordering::Relaxed);
+        if interrupted {
+            skipped.push(skip(NO_TURN.to_owned()));
+            continue;
         }
         bar.set_position(done as u64);
-        bar.set_message(shape.to_string());
-        match bench.shape(shape, cancel) {
-            Ok(figures) => measured.extend(figures),
-            Err(error) => skipped.push(SkippedShape {
-                workload: shape.clone(),
-                reason: error.to_string(),
-            }),
+        bar.set_message(workload.to_string());
+        match bench.shape(workload, cancel) {
+            Ok(Some(figures)) => {
+                tell(shape(&figures))?;
+                measured.push(figures);
+            }
+            // Nothing could be told of it yet.
+            Ok(None) => {
+                interrupted = true;
+                skipped.push(skip(NO_RESULT.to_owned()));
+            }
+            Err(error) => {
+                let skip = skip(error.to_string());
+                tell(format!("{workload}\n  not measured: {}\n\n", skip.reason))?;
+                skipped.push(skip);
+            }
         }
     }
+    // The last shape may have been cut short.
+    interrupted |= cancel.load(Ordering::Relaxed);
     let operations: BTreeSet<&str> = shapes
         .iter()
         .map(|shape| shape.operation().name())
@@ -184,26 +229,60 @@ fn measure(
     let facts = operations
         .iter()
         .flat_map(|name| bench.rivals().facts(name));
-    Figures {
+    Ok(Figures {
+        interrupted,
         rivals: facts.collect(),
         conditions: bench.conditions(),
         summary: summarise(&measured),
         shapes: measured,
         skipped,
-    }
+    })
 }
 
-fn table(figures: &Figures) -> String {
-    let mut text: String = figures.shapes.iter().map(shape).collect();
-    for skipped in &figures.skipped {
-        text += &format!(
-            "{}\n  not measured: {}\n\n",
-            skipped.workload, skipped.reason
-        );
+/// Why a shape was not measured that Ctrl-C left out.
+const NO_TURN: &str = "interrupted before its turn";
+
+/// Why the shape was not measured whose turn it was.
+const NO_RESULT: &str = "interrupted before there was a result";
+
+/// What the words of the tables mean.
+const LEGEND: &str = "\
+legend
+  …_over_… compares speeds: above 1 is faster than that library; at_least_… are goals for it
+  prior: the time expected before any measurement; ±: half the width of the 90 % interval
+  in a short race: too far behind to be timed further
+";
+
+/// What follows the tables of the shapes.
+fn ending(figures: &Figures) -> String {
+    let mut text = String::new();
+    if !figures.shapes.is_empty() {
+        text += LEGEND;
     }
     text += &output::section("conditions", &conditions(figures));
     text += &doubts("  ", &figures.conditions.warnings);
-    text + &summary(&figures.summary)
+    text += &summary(&figures.summary);
+    if figures.interrupted {
+        text += &interruption(figures);
+    }
+    text
+}
+
+/// In one line, because there may be many.
+fn interruption(figures: &Figures) -> String {
+    let left_out =
+        |skipped: &&SkippedShape| [NO_TURN, NO_RESULT].contains(&skipped.reason.as_str());
+    let left_out = figures.skipped.iter().filter(left_out);
+    let all = figures.shapes.len() + figures.skipped.len();
+    let count = left_out.clone().count();
+    match left_out.map(|skipped| &skipped.workload).next() {
+        Some(first) => {
+            format!(
+                "interrupted: {count} of {all} shapes were not measured, the first is {first}\n"
+            )
+        }
+        None => "interrupted: the last shape may have been cut short\n".to_owned(),
+    }
 }
 
 fn shape(figures: &ShapeFigures) -> String {
@@ -389,4 +468,27 @@ fn summary(summary: &Summary) -> String {
         ));
     }
     output::section("summary", &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_told_once() {
+        let skipped = |workload: &str, reason: &str| SkippedShape {
+            workload: workload.parse().unwrap(),
+            reason: reason.to_owned(),
+        };
+        let two = [
+            skipped("copy f32 1", "no kernel computes it"),
+            skipped("copy f32 2", "it is too large"),
+            skipped("copy f32 3", "no kernel computes it"),
+        ];
+        assert_eq!(
+            reasons(&two),
+            "copy f32 1 (and 1 other shape): no kernel computes it; copy f32 2: it is too large"
+        );
+        assert_eq!(reasons(&two[..1]), "copy f32 1: no kernel computes it");
+    }
 }

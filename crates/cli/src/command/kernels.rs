@@ -5,16 +5,17 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use kernelwise_backend::{Fault, HostKernel, ReferenceKernel, Space, Terms, admit};
 use kernelwise_bench::default_shapes;
-use kernelwise_types::op::Operation;
+use kernelwise_types::op::{Operation, SortKind};
 use kernelwise_types::units::Bytes;
 use kernelwise_types::{
     DType, KernelId, LayoutKind, Machine, Needs, Numerics, Technique, Workload,
 };
 use serde::Serialize;
 
+use super::asked::{self, Asked};
 use crate::args::{self, Format};
 use crate::exit::Failure;
 use crate::output;
@@ -66,10 +67,23 @@ struct Eligibility {
 /// Lists them.
 pub(crate) fn run(args: &args::Kernels) -> Result<(), Failure> {
     let machine = kernelwise_probe::machine();
-    let workload = workload(args)?;
-    let kernels = select(args, workload.as_ref(), &machine)?;
-    let listed =
-        |kernel: &Arc<dyn HostKernel>| list(kernel.as_ref(), workload.as_ref(), args, &machine);
+    let asked = args.op.as_deref().map(Asked::parse).transpose()?;
+    let workload = workload(args, asked.as_ref())?;
+    let kernels = select(args, asked.as_ref(), workload.as_ref(), &machine)?;
+    let listed = |kernel: &Arc<dyn HostKernel>| {
+        let input = workload
+            .clone()
+            .or_else(|| usual(kernel.as_ref(), asked.as_ref(), &machine));
+        // Without an input there are no parameters to tell.
+        let input = input?;
+        Some(list(
+            kernel.as_ref(),
+            workload.as_ref(),
+            input,
+            args,
+            &machine,
+        ))
+    };
     let document = Document {
         workload: workload.as_ref(),
         kernels: kernels.iter().filter_map(listed).collect(),
@@ -80,68 +94,44 @@ pub(crate) fn run(args: &args::Kernels) -> Result<(), Failure> {
     }
 }
 
-/// The name before the dot, if it is that of an operation.
-pub(super) fn operation(op: &str) -> Result<&'static str, Failure> {
-    let name = op.split('.').next().unwrap_or_default();
-    let known = Operation::NAMES.iter().find(|known| **known == name);
-    known.copied().ok_or_else(|| {
-        // Reading it as a workload gives the nearest name.
-        let hint = format!("{name} f32").parse::<Workload>().err();
-        Failure::NotFound(hint.map_or_else(|| anyhow!("unknown operation `{op}`"), Into::into))
-    })
-}
-
-/// The input to judge kernels on: a whole workload, or fields that `--op` and `--dtype` complete.
-fn workload(args: &args::Kernels) -> Result<Option<Workload>, Failure> {
+/// The input to judge kernels on.
+fn workload(args: &args::Kernels, asked: Option<&Asked>) -> Result<Option<Workload>, Failure> {
     let Some(shape) = &args.shape else {
         return Ok(None);
     };
-    let first = shape.split([' ', '.']).next().unwrap_or_default();
-    let text = match &args.op {
-        Some(op) if !Operation::NAMES.contains(&first) => {
-            operation(op)?;
-            format!("{op} {} {shape}", args.dtype.unwrap_or(DType::F32))
-        }
-        _ => shape.clone(),
-    };
-    let workload: Workload = text
-        .parse()
-        .with_context(|| format!("`{text}`"))
-        .map_err(Failure::Usage)?;
-    if let Some(op) = &args.op
-        && operation(op)? != workload.operation().name()
-    {
-        return Err(Failure::Usage(anyhow!(
-            "`{text}` is no {op}: leave --op out, or name another shape"
-        )));
+    let workload = asked::shape(shape, asked, args.dtype)?;
+    match args.dtype {
+        Some(dtype) if dtype != workload.dtype() => Err(Failure::Usage(anyhow!(
+            "--dtype {dtype} contradicts --shape `{workload}`: leave --dtype out, or write {dtype} in the shape"
+        ))),
+        _ => Ok(Some(workload)),
     }
-    Ok(Some(workload))
 }
 
 /// The kernels asked for, references last.
 fn select(
     args: &args::Kernels,
+    asked: Option<&Asked>,
     workload: Option<&Workload>,
     machine: &Machine,
 ) -> Result<Vec<Arc<dyn HostKernel>>, Failure> {
-    let asked = args.op.as_deref().map(operation).transpose()?;
     let mut kernels = kernelwise_cpu::kernels()?;
     kernels.extend(references(asked, workload, args.dtype, machine));
-    let of_operation = |id: &KernelId| {
-        let name = id.operation().split('.').next().unwrap_or_default();
-        match (workload, &args.op) {
-            (Some(workload), _) => {
-                let operation = workload.operation();
-                let same =
-                    id.operation() == operation.name() || id.operation() == operation.to_string();
-                same && id.dtypes() == workload.dtypes()
-            }
-            // `reduce.sum` is computed by kernels for it and by kernels for every reduction.
-            (None, Some(op)) => {
-                id.operation() == op || id.operation() == name && Some(name) == asked
-            }
-            (None, None) => true,
+    let shapes = asked.filter(|asked| asked.has_variant());
+    let shapes = shapes.map(|asked| default_shapes(asked.as_str(), machine));
+    let of_operation = |id: &KernelId| match (workload, asked) {
+        (Some(workload), _) => {
+            let operation = workload.operation();
+            let same =
+                id.operation() == operation.name() || id.operation() == operation.to_string();
+            same && id.dtypes() == workload.dtypes()
         }
+        (None, Some(asked)) => {
+            let one_variant = id.operation() != asked::name_of(id);
+            let shapes = shapes.as_deref().unwrap_or_default();
+            asked.is_computed_by(id) && (one_variant || has_types_of(id, shapes))
+        }
+        (None, None) => true,
     };
     let of_type = |id: &KernelId| {
         args.dtype
@@ -153,43 +143,86 @@ fn select(
         kernels.retain(|kernel| kernel.spec().technique == wanted);
     }
     if kernels.is_empty() {
-        return Err(Failure::NotFound(nothing(args, techniques)));
+        return Err(Failure::NotFound(nothing(
+            args, asked, workload, techniques,
+        )));
     }
     Ok(kernels)
 }
 
+/// Whether a kernel has the element types of one of the shapes. An id without a variant says nothing about variants, its
+/// types do: who writes sums writes no indices.
+fn has_types_of(id: &KernelId, shapes: &[Workload]) -> bool {
+    let Some(&dtype) = id.dtypes().first() else {
+        return false;
+    };
+    let fits = |shape: &Workload| match shape.operation() {
+        // The usual shapes have one type of values, kernels have others.
+        Operation::Sort(sort) if matches!(sort.kind, SortKind::Pairs(_)) => true,
+        operation => {
+            let typed = Workload::new(operation.clone(), dtype);
+            typed.is_ok_and(|typed| typed.dtypes() == id.dtypes())
+        }
+    };
+    // Without a shape there is nothing to hold against it.
+    shapes.is_empty() || shapes.iter().any(fits)
+}
+
 /// What there is instead.
-fn nothing(args: &args::Kernels, mut techniques: Vec<Technique>) -> anyhow::Error {
+fn nothing(
+    args: &args::Kernels,
+    asked: Option<&Asked>,
+    workload: Option<&Workload>,
+    mut techniques: Vec<Technique>,
+) -> anyhow::Error {
     techniques.sort_unstable();
     techniques.dedup();
     let names: Vec<&str> = techniques.into_iter().map(Technique::name).collect();
-    match (args.technique, names.as_slice()) {
-        (Some(wanted), [_, ..]) => anyhow!(
+    if let (Some(wanted), [_, ..]) = (args.technique, names.as_slice()) {
+        return anyhow!(
             "no kernel asked for is {}; there are: {}",
             wanted.name(),
             names.join(", ")
+        );
+    }
+    match (workload, asked, args.dtype) {
+        (Some(workload), ..) => {
+            anyhow!("no kernel computes `{workload}`: name another --shape")
+        }
+        (None, Some(asked), Some(dtype)) => anyhow!(
+            "no kernel computes {asked} in {dtype}: ask without --dtype, or for another --op"
         ),
-        _ => anyhow!("no kernel is like that: ask without --dtype, or for another --op"),
+        (None, Some(asked), None) => {
+            anyhow!("no kernel computes {asked}: ask for another --op")
+        }
+        (None, None, Some(dtype)) => {
+            anyhow!("no kernel computes anything in {dtype}: ask without --dtype")
+        }
+        (None, None, None) => anyhow!("there is no kernel"),
     }
 }
 
 /// The reference kernels of the workload, or of one usual shape of every operation asked for.
 fn references(
-    asked: Option<&'static str>,
+    asked: Option<&Asked>,
     workload: Option<&Workload>,
     dtype: Option<DType>,
     machine: &Machine,
 ) -> Vec<Arc<dyn HostKernel>> {
-    let workloads: Vec<Workload> = match workload {
-        Some(workload) => vec![workload.clone()],
-        None => Operation::NAMES
+    let typed = |shape: Workload| match dtype {
+        Some(dtype) => Workload::new(shape.operation().clone(), dtype).ok(),
+        None => Some(shape),
+    };
+    let first = |operation: &str| {
+        let shapes = default_shapes(operation, machine);
+        shapes.into_iter().find_map(typed)
+    };
+    let workloads: Vec<Workload> = match (workload, asked) {
+        (Some(workload), _) => vec![workload.clone()],
+        (None, Some(asked)) => first(asked.as_str()).into_iter().collect(),
+        (None, None) => Operation::NAMES
             .iter()
-            .filter(|name| asked.is_none_or(|asked| asked == **name))
-            .filter_map(|name| default_shapes(name, machine).into_iter().next())
-            .filter_map(|shape| match dtype {
-                Some(dtype) => Workload::new(shape.operation().clone(), dtype).ok(),
-                None => Some(shape),
-            })
+            .filter_map(|name| first(name))
             .collect(),
     };
     let reference = |workload| ReferenceKernel::for_workload(workload);
@@ -199,29 +232,26 @@ fn references(
         .collect()
 }
 
-/// A kernel as it is told; `None` if there is no workload to tell its parameters for.
+/// A kernel as it is told.
 fn list(
     kernel: &dyn HostKernel,
     workload: Option<&Workload>,
+    parameters_for: Workload,
     args: &args::Kernels,
     machine: &Machine,
-) -> Option<Listed> {
+) -> Listed {
     let mut terms = Terms::usual(machine);
     if args.allow_reduced {
         terms.numerics = Numerics::ReducedPrecision;
     }
     let spec = kernel.spec();
-    let parameters_for = match workload {
-        Some(workload) => workload.clone(),
-        None => usual(kernel, machine)?,
-    };
     let space = kernel.space(&parameters_for, machine);
     let parameters = space.axes().map(|(name, axis)| Parameter {
         name,
         values: axis.values().to_vec(),
         default: axis.default_value(),
     });
-    Some(Listed {
+    Listed {
         id: spec.id.clone(),
         operation: spec.id.operation().to_owned(),
         dtypes: spec.id.dtypes().to_vec(),
@@ -234,7 +264,7 @@ fn list(
         conditions: space.conditions().map(str::to_owned).collect(),
         eligibility: workload.map(|workload| judge(kernel, workload, &space, &terms)),
         parameters_for,
-    })
+    }
 }
 
 fn judge(
@@ -261,13 +291,21 @@ fn judge(
     }
 }
 
-/// The first usual shape that a kernel accepts, in its element type; else the first of its operation.
-fn usual(kernel: &dyn HostKernel, machine: &Machine) -> Option<Workload> {
+/// The first usual shape of what was asked for that a kernel accepts, in its element type; else the first of them.
+fn usual(kernel: &dyn HostKernel, asked: Option<&Asked>, machine: &Machine) -> Option<Workload> {
     let id = &kernel.spec().id;
-    let name = id.operation().split('.').next()?;
+    // The narrower of the two: one variant asked for, or the only one the kernel computes.
+    let name = match asked {
+        Some(asked) if id.operation() == asked::name_of(id) => asked.as_str(),
+        _ => id.operation(),
+    };
     let dtype = *id.dtypes().first()?;
     let typed = |shape: Workload| Workload::new(shape.operation().clone(), dtype).ok();
-    let shapes: Vec<Workload> = default_shapes(name, machine)
+    // A variant without shapes of its own is told on those of its operation.
+    let shapes: Vec<Workload> = [name, asked::name_of(id)]
+        .into_iter()
+        .map(|name| default_shapes(name, machine))
+        .find(|shapes| !shapes.is_empty())?
         .into_iter()
         .filter_map(typed)
         .collect();

@@ -3,6 +3,7 @@
 use crate::args::{Args, Bench, Command};
 use crate::exit::Failure;
 
+mod asked;
 mod bench;
 mod calibration;
 mod cost;
