@@ -1,162 +1,117 @@
 //! OpenBLAS, where it is installed. It is found when the kernels are listed and never linked; without it there is
 //! nothing to offer.
-#![allow(unsafe_code)]
 
-use std::ffi::c_int;
+use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
-use kernelwise_backend::{Call, Fault, Hint, HostKernel, Kernel, Scratch, Setting};
-use kernelwise_types::{
-    Element, InvalidKernelId, KernelSpec, Numerics, Refusal, Technique, Workload,
+use kernelwise_backend::{
+    Axis, Call, Fault, Hint, HostKernel, Kernel, Knobs, Scratch, Setting, Space, knobs,
 };
-use libloading::Library;
+use kernelwise_rivals::{CallError, OpenBlas};
+use kernelwise_types::op::Operation;
+use kernelwise_types::{
+    Element, InvalidKernelId, KernelSpec, Machine, Numerics, Refusal, Technique, Workload,
+};
 
-use super::operands::{Product, refused};
+use super::operands::refused;
 use super::product::problem;
 use crate::declare::spec;
+use crate::pool::threads;
 
-/// The variable that names a file to load instead of the system's.
-const VARIABLE: &str = "KERNELWISE_OPENBLAS";
-
-/// Names under which systems know it.
-const NAMES: [&str; 4] = [
-    "libopenblas.so.0",
-    "libopenblas.so",
-    "libopenblas.dylib",
-    "libopenblas.dll",
-];
-
-/// What the builds for Python put in front of every name.
-const PREFIXES: [&str; 2] = ["", "scipy_"];
-
-// Values of the C interface's enumerations.
-const ROW_MAJOR: c_int = 101;
-const NO_TRANS: c_int = 111;
-const TRANS: c_int = 112;
-
-/// `cblas_?gemm`: order, transposition of a and b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc.
-type Gemm<T> = unsafe extern "C" fn(
-    c_int,
-    c_int,
-    c_int,
-    c_int,
-    c_int,
-    c_int,
-    T,
-    *const T,
-    c_int,
-    *const T,
-    c_int,
-    T,
-    *mut T,
-    c_int,
-);
-
-/// The functions used here. The library stays loaded for good, so they stay valid.
-struct Functions {
-    sgemm: Gemm<f32>,
-    dgemm: Gemm<f64>,
+knobs! {
+    /// How OpenBLAS works.
+    struct BlasKnobs {
+        /// Threads of its own that it may use.
+        threads,
+    }
 }
 
-/// The library, looked for once.
-fn functions() -> Option<&'static Functions> {
-    static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
-    FUNCTIONS.get_or_init(load).as_ref()
+/// Element types it multiplies.
+trait Multiplied: Element {
+    /// `c = op(a) · op(b)`, `size` being m, n and k; each operand comes with whether it is transposed.
+    fn multiply(
+        blas: &OpenBlas,
+        size: (usize, usize, usize),
+        a: (&[Self], bool),
+        b: (&[Self], bool),
+        c: &mut [Self],
+    ) -> Result<(), CallError>;
 }
 
-fn load() -> Option<Functions> {
-    let named = std::env::var_os(VARIABLE);
-    let open = |name: &std::ffi::OsStr| {
-        // SAFETY: whoever installs a file under these names, or names it in the variable, says that it is
-        // OpenBLAS, whose initialisers only start its threads.
-        unsafe { Library::new(name) }.ok()
-    };
-    let library = match &named {
-        Some(file) => open(file),
-        None => NAMES.iter().find_map(|name| open(name.as_ref())),
-    }?;
-    let functions = PREFIXES.iter().find_map(|prefix| {
-        let name = |name: &str| format!("{prefix}{name}");
-        // SAFETY: the types are those of the C interface. One thread: sharing is for the caller to decide. A build
-        // with 64-bit integers is refused before a function takes one.
-        unsafe {
-            let config = library
-                .get::<unsafe extern "C" fn() -> *const std::ffi::c_char>(name(
-                    "openblas_get_config",
-                ))
-                .ok()?;
-            let config = std::ffi::CStr::from_ptr(config());
-            if config.to_string_lossy().contains("USE64BITINT") {
-                return None;
+macro_rules! multiplied {
+    ($($element:ty: $gemm:ident),*) => {
+        $(impl Multiplied for $element {
+            fn multiply(
+                blas: &OpenBlas,
+                (m, n, k): (usize, usize, usize),
+                a: (&[Self], bool),
+                b: (&[Self], bool),
+                c: &mut [Self],
+            ) -> Result<(), CallError> {
+                blas.$gemm(m, n, k, a.0, a.1, b.0, b.1, c)
             }
-            let functions = Functions {
-                sgemm: *library.get(name("cblas_sgemm")).ok()?,
-                dgemm: *library.get(name("cblas_dgemm")).ok()?,
-            };
-            let set_threads = library
-                .get::<unsafe extern "C" fn(c_int)>(name("openblas_set_num_threads"))
-                .ok()?;
-            set_threads(1);
-            Some(functions)
-        }
-    });
-    // Never unloaded: its threads would run into the void.
-    std::mem::forget(library);
-    functions
+        })*
+    };
 }
+
+multiplied!(f32: sgemm, f64: dgemm);
 
 /// The kernels; none where the library is not installed.
 pub(super) fn kernels() -> Result<Vec<Arc<dyn HostKernel>>, InvalidKernelId> {
-    Ok(match functions() {
+    static LIBRARY: OnceLock<Option<OpenBlas>> = OnceLock::new();
+    Ok(match LIBRARY.get_or_init(|| OpenBlas::load().ok()) {
         None => Vec::new(),
-        Some(functions) => vec![
-            Arc::new(OpenBlas::new(functions.sgemm, 0.0, 1.0)?),
-            Arc::new(OpenBlas::new(functions.dgemm, 0.0, 1.0)?),
+        Some(blas) => vec![
+            Arc::new(Blas::<f32>::new(blas)?),
+            Arc::new(Blas::<f64>::new(blas)?),
         ],
     })
 }
 
 /// The kernel for one element type.
-struct OpenBlas<T> {
+struct Blas<T> {
     spec: KernelSpec,
-    gemm: Gemm<T>,
-    zero: T,
-    one: T,
+    blas: &'static OpenBlas,
+    element: PhantomData<fn() -> T>,
 }
 
-impl<T: Element> OpenBlas<T> {
-    fn new(gemm: Gemm<T>, zero: T, one: T) -> Result<Self, InvalidKernelId> {
+impl<T: Element> Blas<T> {
+    fn new(blas: &'static OpenBlas) -> Result<Self, InvalidKernelId> {
         let (technique, numerics) = (Technique::Library, Numerics::Reordered);
         Ok(Self {
             spec: spec("matmul", &[T::DTYPE], "openblas", technique, numerics)?,
-            gemm,
-            zero,
-            one,
+            blas,
+            element: PhantomData,
         })
     }
 }
 
-/// The sizes as the C interface takes them.
-fn narrow(workload: &Workload) -> Option<[c_int; 3]> {
-    let product = problem(workload)?;
-    let [m, n, k] = [product.m, product.n, product.k].map(|size| c_int::try_from(size).ok());
-    Some([m?, n?, k?])
+/// The C interface takes sizes as 32-bit integers.
+fn narrow(workload: &Workload) -> bool {
+    problem(workload).is_some_and(|product| {
+        let sizes = [product.m, product.n, product.k];
+        sizes.iter().all(|size| i32::try_from(*size).is_ok())
+    })
 }
 
 const TOO_LONG: &str = "needs sides below 2^31";
 
-impl<T: Element> Kernel for OpenBlas<T> {
+impl<T: Multiplied> Kernel for Blas<T> {
     fn spec(&self) -> &KernelSpec {
         &self.spec
     }
 
     fn accepts(&self, workload: &Workload) -> Result<(), Refusal> {
         match narrow(workload) {
-            Some(_) => Ok(()),
-            None => Err(Refusal::Shape {
+            true => Ok(()),
+            false => Err(Refusal::Shape {
                 condition: TOO_LONG.to_owned(),
             }),
         }
+    }
+
+    fn space(&self, _workload: &Workload, machine: &Machine) -> Space {
+        Space::of::<BlasKnobs, 1>([Axis::threads(machine)])
     }
 
     fn hint(&self) -> Hint {
@@ -164,51 +119,37 @@ impl<T: Element> Kernel for OpenBlas<T> {
     }
 }
 
-impl<T: Element> HostKernel for OpenBlas<T> {
+impl<T: Multiplied> HostKernel for Blas<T> {
     fn execute(
         &self,
         call: &mut Call<'_, '_>,
-        _setting: &Setting,
+        setting: &Setting,
         _scratch: &mut Scratch,
     ) -> Result<(), Fault> {
         let (workload, inputs, outputs) = call.parts();
-        let Some([m, n, k]) = narrow(workload) else {
+        let (Operation::Matmul(product), [a, b], [c], true) =
+            (workload.operation(), inputs, outputs, narrow(workload))
+        else {
             return Err(refused(&self.spec.id, TOO_LONG));
         };
-        let layouts = inputs.iter().map(|view| view.layout());
-        let mut layouts = layouts.chain(outputs.iter().map(|view| view.layout()));
-        let (trans_a, trans_b) = match problem(workload) {
-            Some(product) if layouts.all(|layout| layout.is_contiguous()) => {
-                (product.trans_a, product.trans_b)
-            }
-            _ => return Err(refused(&self.spec.id, "needs operands without gaps")),
-        };
-        let product = Product::<T>::read(call, &self.spec.id)?;
-        let order = |transposed| if transposed { TRANS } else { NO_TRANS };
-        for index in 0..product.batch as isize {
-            if m == 0 || n == 0 {
-                break;
-            }
-            // SAFETY: the operands lie row by row without gaps, in the order stated, and `c` is writable by
-            // nobody else; sizes and row lengths are those of the matrices.
-            unsafe {
-                (self.gemm)(
-                    ROW_MAJOR,
-                    order(trans_a),
-                    order(trans_b),
-                    m,
-                    n,
-                    k,
-                    self.one,
-                    product.a.first.wrapping_offset(index * product.a.step),
-                    if trans_a { m } else { k }.max(1),
-                    product.b.first.wrapping_offset(index * product.b.step),
-                    if trans_b { k } else { n }.max(1),
-                    self.zero,
-                    product.c.first.wrapping_offset(index * product.c.step),
-                    n,
-                );
-            }
+        let (a, b, c) = (
+            a.as_slice::<T>()?,
+            b.as_slice::<T>()?,
+            c.as_mut_slice::<T>()?,
+        );
+        let failed = |error: CallError| Fault::kernel(&self.spec.id, error);
+        let threads = threads(BlasKnobs::of(setting).threads);
+        #[cfg(test)]
+        crate::pool::trace::note(threads, threads);
+        // It has one number of threads for the whole process; setting it anew costs more than asking.
+        if self.blas.threads() != threads {
+            self.blas.set_threads(threads).map_err(failed)?;
+        }
+        let (m, n, k) = (product.m, product.n, product.k);
+        let matrices = a.chunks_exact(m * k).zip(b.chunks_exact(k * n));
+        for ((a, b), c) in matrices.zip(c.chunks_exact_mut(m * n)) {
+            let (a, b) = ((a, product.trans_a), (b, product.trans_b));
+            T::multiply(self.blas, (m, n, k), a, b, c).map_err(failed)?;
         }
         Ok(())
     }
