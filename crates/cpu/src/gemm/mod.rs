@@ -33,8 +33,9 @@ mod tests;
 
 use std::marker::PhantomData;
 
+pub(crate) use portable::Array;
 pub(crate) use source::{Source, Strided};
-pub(crate) use tile::Real;
+pub(crate) use tile::{Real, Vector};
 pub(crate) use tiles::{Caches, Tiles};
 
 use crate::isa::Level;

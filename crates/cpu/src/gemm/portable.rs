@@ -4,18 +4,18 @@ use super::source::Panel;
 use super::tile::{self, Kernels, Tile, Vector, by_rows};
 
 /// Four values of f32, or two of f64: 128 bits, which nearly every processor has.
-#[derive(Clone, Copy)]
-struct Lanes<T, const LANES: usize>([T; LANES]);
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Array<T, const LANES: usize>([T; LANES]);
 
 /// Kernels for f32.
 pub(super) static F32: Kernels<f32> = Kernels {
     lanes: 4,
     usual: 2,
     tiles: &[
-        by_rows!(kernel, Lanes<f32, 4>, 1; 1 2 3 4),
-        by_rows!(kernel, Lanes<f32, 4>, 2; 1 2 3 4),
+        by_rows!(kernel, Array<f32, 4>, 1; 1 2 3 4),
+        by_rows!(kernel, Array<f32, 4>, 2; 1 2 3 4),
     ],
-    pack: pack::<Lanes<f32, 4>>,
+    pack: pack::<Array<f32, 4>>,
 };
 
 /// Kernels for f64.
@@ -23,10 +23,10 @@ pub(super) static F64: Kernels<f64> = Kernels {
     lanes: 2,
     usual: 2,
     tiles: &[
-        by_rows!(kernel, Lanes<f64, 2>, 1; 1 2 3 4),
-        by_rows!(kernel, Lanes<f64, 2>, 2; 1 2 3 4),
+        by_rows!(kernel, Array<f64, 2>, 1; 1 2 3 4),
+        by_rows!(kernel, Array<f64, 2>, 2; 1 2 3 4),
     ],
-    pack: pack::<Lanes<f64, 2>>,
+    pack: pack::<Array<f64, 2>>,
 };
 
 /// # Safety
@@ -54,7 +54,7 @@ unsafe fn pack<V: Vector>(panel: &Panel<V::Scalar>) {
 macro_rules! vector {
     ($scalar:ty, $lanes:literal) => {
         // SAFETY: plain arithmetic on arrays, and pointers the caller vouches for.
-        unsafe impl Vector for Lanes<$scalar, $lanes> {
+        unsafe impl Vector for Array<$scalar, $lanes> {
             type Scalar = $scalar;
             type Mask = usize;
             const LANES: usize = $lanes;

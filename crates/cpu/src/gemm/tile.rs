@@ -10,6 +10,9 @@ use crate::isa::{Level, opaque};
 /// Most lanes across one tile: four vectors of sixteen.
 pub(super) const MOST_LANES: usize = 64;
 
+/// Most lanes of one vector.
+const MOST_IN_VECTOR: usize = 16;
+
 /// Most rows in one tile.
 pub(super) const MOST_ROWS: usize = 8;
 
@@ -108,12 +111,12 @@ pub(super) struct Tile<T> {
 /// # Safety
 /// The functions may be called only in code that is compiled for, and runs on, that level; pointers are valid
 /// for the lanes they stand for.
-pub(super) unsafe trait Vector: Copy {
+pub(crate) unsafe trait Vector: Copy {
     /// What is in the lanes.
-    type Scalar: Copy;
-    /// Which lanes of the last vector exist.
+    type Scalar: Element + Default + Add<Output = Self::Scalar>;
+    /// The leading lanes of a vector.
     type Mask: Copy;
-    /// How many lanes there are.
+    /// How many lanes there are, at most [`MOST_IN_VECTOR`].
     const LANES: usize;
 
     unsafe fn zero() -> Self;
@@ -126,6 +129,16 @@ pub(super) unsafe trait Vector: Copy {
     unsafe fn add(self, other: Self) -> Self;
     /// `self * factor + sum`, rounded once where the level can.
     unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self;
+
+    /// The sum of all lanes.
+    #[inline(always)]
+    unsafe fn total(self) -> Self::Scalar {
+        let mut lanes = [Self::Scalar::default(); MOST_IN_VECTOR];
+        // SAFETY: the caller runs at this level; there is room for all lanes.
+        unsafe { self.store(lanes.as_mut_ptr()) };
+        let lanes = lanes.into_iter().take(Self::LANES);
+        lanes.fold(Self::Scalar::default(), |sum, lane| sum + lane)
+    }
 }
 
 /// Steps between a vector of `b` and the one that is fetched ahead of time.

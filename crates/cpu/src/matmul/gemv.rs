@@ -24,9 +24,8 @@ use std::arch::aarch64::{float32x4_t, float64x2_t};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
 
-use super::small::portable::Array;
-use super::small::tile::Lanes;
 use crate::declare::{Needing, spec};
+use crate::gemm::{Array, Vector};
 use crate::isa::Level;
 use crate::pool::{self, Schedule};
 
@@ -240,7 +239,7 @@ fn walk<T>(walks: &Walks<T>, rows: u32) -> &Walk<T> {
 /// # Safety
 /// As [`Dots`] says.
 #[inline(always)]
-unsafe fn dots<V: Lanes, const R: usize, const U: usize>(
+unsafe fn dots<V: Vector, const R: usize, const U: usize>(
     matrix: *const V::Scalar,
     vector: &[V::Scalar],
     result: &mut [V::Scalar],
@@ -268,9 +267,9 @@ const SUMS: usize = 8;
 /// Dot products of `R` rows.
 ///
 /// # Safety
-/// There are so many rows, and the promises of [`Lanes`] hold.
+/// There are so many rows, and the promises of [`Vector`] hold.
 #[inline(always)]
-unsafe fn dots_of_rows<V: Lanes, const R: usize, const U: usize>(
+unsafe fn dots_of_rows<V: Vector, const R: usize, const U: usize>(
     first: *const V::Scalar,
     vector: &[V::Scalar],
 ) -> [V::Scalar; R] {
@@ -280,15 +279,15 @@ unsafe fn dots_of_rows<V: Lanes, const R: usize, const U: usize>(
     // SAFETY: `at` and the lanes behind it stay below the depth, the last ones by a mask.
     unsafe {
         let mut sums = [[V::zero(); U]; R];
-        while at + U * V::COUNT <= depth {
+        while at + U * V::LANES <= depth {
             for u in 0..U {
-                let at = at + u * V::COUNT;
+                let at = at + u * V::LANES;
                 let x = V::load(vector.as_ptr().add(at));
                 for (r, sums) in sums.iter_mut().enumerate() {
                     sums[u] = V::load(row(r, at)).multiply_add(x, sums[u]);
                 }
             }
-            at += U * V::COUNT;
+            at += U * V::LANES;
         }
         while at < depth {
             let mask = V::mask(depth - at);
@@ -296,7 +295,7 @@ unsafe fn dots_of_rows<V: Lanes, const R: usize, const U: usize>(
             for (r, sums) in sums.iter_mut().enumerate() {
                 sums[0] = V::load_part(row(r, at), mask).multiply_add(x, sums[0]);
             }
-            at += V::COUNT;
+            at += V::LANES;
         }
         let mut totals = [V::Scalar::default(); R];
         for (total, sums) in totals.iter_mut().zip(sums) {
@@ -315,7 +314,7 @@ unsafe fn dots_of_rows<V: Lanes, const R: usize, const U: usize>(
 /// # Safety
 /// As [`Combine`] says.
 #[inline(always)]
-unsafe fn combine<V: Lanes, const R: usize>(
+unsafe fn combine<V: Vector, const R: usize>(
     matrix: *const V::Scalar,
     stride: usize,
     vector: &[V::Scalar],
@@ -342,9 +341,9 @@ unsafe fn combine<V: Lanes, const R: usize>(
 /// Adds `R` weighted rows to the result, or with `fresh` makes them the result.
 ///
 /// # Safety
-/// There are so many rows and weights, rows as long as the result, and the promises of [`Lanes`] hold.
+/// There are so many rows and weights, rows as long as the result, and the promises of [`Vector`] hold.
 #[inline(always)]
-unsafe fn combine_rows<V: Lanes, const R: usize>(
+unsafe fn combine_rows<V: Vector, const R: usize>(
     rows: *const V::Scalar,
     stride: usize,
     weights: &[V::Scalar],
@@ -360,7 +359,7 @@ unsafe fn combine_rows<V: Lanes, const R: usize>(
             *factor = V::splat(weights.as_ptr().add(r));
         }
         while at < length {
-            let whole = at + V::COUNT <= length;
+            let whole = at + V::LANES <= length;
             let mask = V::mask(length - at);
             let to = result.add(at);
             // Two sums, so that a row need not wait for all before it.
@@ -387,7 +386,7 @@ unsafe fn combine_rows<V: Lanes, const R: usize>(
             } else {
                 sum.store_part(to, mask)
             }
-            at += V::COUNT;
+            at += V::LANES;
         }
     }
 }
@@ -401,7 +400,7 @@ macro_rules! level {
             /// # Safety
             /// As [`Dots`] says.
             $(#[target_feature(enable = $features)])?
-            unsafe fn dots<V: Lanes, const R: usize, const U: usize>(
+            unsafe fn dots<V: Vector, const R: usize, const U: usize>(
                 matrix: *const V::Scalar,
                 vector: &[V::Scalar],
                 result: &mut [V::Scalar],
@@ -413,7 +412,7 @@ macro_rules! level {
             /// # Safety
             /// As [`Combine`] says.
             $(#[target_feature(enable = $features)])?
-            unsafe fn combine<V: Lanes, const R: usize>(
+            unsafe fn combine<V: Vector, const R: usize>(
                 matrix: *const V::Scalar,
                 stride: usize,
                 vector: &[V::Scalar],
@@ -423,7 +422,7 @@ macro_rules! level {
                 unsafe { super::combine::<V, R>(matrix, stride, vector, result) }
             }
 
-            const fn walks<V: Lanes>() -> Walks<V::Scalar> {
+            const fn walks<V: Vector>() -> Walks<V::Scalar> {
                 [
                     Walk { rows: 1, dots: dots::<V, 1, SUMS>, combine: combine::<V, 1> },
                     Walk { rows: 2, dots: dots::<V, 2, 4>, combine: combine::<V, 2> },

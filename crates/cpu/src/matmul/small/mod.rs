@@ -13,7 +13,7 @@ mod blocks;
 mod micro;
 #[cfg(target_arch = "aarch64")]
 mod neon;
-pub(super) mod portable;
+mod portable;
 mod square;
 #[cfg(test)]
 pub(super) mod tests;

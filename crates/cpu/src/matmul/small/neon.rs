@@ -3,7 +3,8 @@
 use std::arch::aarch64::*;
 
 use super::square::{self, by_size};
-use super::tile::{self, Lanes, Tile, Tiles, by_rows};
+use super::tile::{self, Tile, Tiles, by_rows};
+use crate::gemm::Vector;
 
 /// Tiles of f32.
 pub(super) static F32: Tiles<f32> = Tiles {
@@ -40,7 +41,7 @@ pub(super) static F64: Tiles<f64> = Tiles {
 /// # Safety
 /// As for [`tile::tile`], on a processor with NEON.
 #[target_feature(enable = "neon")]
-unsafe fn compiled<V: Lanes, const R: usize, const C: usize, const EDGE: bool>(
+unsafe fn compiled<V: Vector, const R: usize, const C: usize, const EDGE: bool>(
     tile: &Tile<V::Scalar>,
 ) {
     // SAFETY: the caller keeps the promises.
@@ -50,7 +51,7 @@ unsafe fn compiled<V: Lanes, const R: usize, const C: usize, const EDGE: bool>(
 /// # Safety
 /// As for [`square::square`], on a processor with NEON.
 #[target_feature(enable = "neon")]
-unsafe fn squared<V: Lanes, const S: usize, const C: usize, const R: usize>(
+unsafe fn squared<V: Vector, const S: usize, const C: usize, const R: usize>(
     a: *const V::Scalar,
     b: *const V::Scalar,
     c: *mut V::Scalar,
@@ -58,106 +59,3 @@ unsafe fn squared<V: Lanes, const S: usize, const C: usize, const R: usize>(
     // SAFETY: the caller keeps the promises.
     unsafe { square::square::<V, S, C, R>(a, b, c) }
 }
-
-/// The two element types differ in the names of their instructions only.
-macro_rules! lanes {
-    ($vector:ty, $scalar:ty, $count:literal, $splat:ident, $load:ident, $store:ident, $add:ident, $fma:ident,
-     $total:ident) => {
-        // SAFETY: the instructions are those of NEON; lanes outside a mask touch no memory.
-        unsafe impl Lanes for $vector {
-            type Scalar = $scalar;
-            type Mask = usize;
-            const COUNT: usize = $count;
-
-            #[inline(always)]
-            unsafe fn zero() -> Self {
-                // SAFETY: the caller runs at this level.
-                unsafe { $splat(0.0) }
-            }
-
-            #[inline(always)]
-            unsafe fn splat(value: *const $scalar) -> Self {
-                // SAFETY: as above, and the caller vouches for the pointer.
-                unsafe { $splat(*value) }
-            }
-
-            #[inline(always)]
-            unsafe fn load(from: *const $scalar) -> Self {
-                // SAFETY: as above.
-                unsafe { $load(from) }
-            }
-
-            #[inline(always)]
-            unsafe fn store(self, to: *mut $scalar) {
-                // SAFETY: as above.
-                unsafe { $store(to, self) }
-            }
-
-            #[inline(always)]
-            unsafe fn mask(lanes: usize) -> usize {
-                lanes.min($count)
-            }
-
-            #[inline(always)]
-            unsafe fn load_part(from: *const $scalar, mask: usize) -> Self {
-                let mut lanes = [0.0; $count];
-                // SAFETY: as above, for the lanes of the mask, of which there are at most `$count`.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(from, lanes.as_mut_ptr(), mask);
-                    $load(lanes.as_ptr())
-                }
-            }
-
-            #[inline(always)]
-            unsafe fn store_part(self, to: *mut $scalar, mask: usize) {
-                let mut lanes = [0.0; $count];
-                // SAFETY: as above, for the lanes of the mask, of which there are at most `$count`.
-                unsafe {
-                    $store(lanes.as_mut_ptr(), self);
-                    std::ptr::copy_nonoverlapping(lanes.as_ptr(), to, mask);
-                }
-            }
-
-            #[inline(always)]
-            unsafe fn add(self, other: Self) -> Self {
-                // SAFETY: the caller runs at this level.
-                unsafe { $add(self, other) }
-            }
-
-            #[inline(always)]
-            unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self {
-                // SAFETY: as above.
-                unsafe { $fma(sum, self, factor) }
-            }
-
-            #[inline(always)]
-            unsafe fn total(self) -> $scalar {
-                // SAFETY: as above.
-                unsafe { $total(self) }
-            }
-        }
-    };
-}
-
-lanes!(
-    float32x4_t,
-    f32,
-    4,
-    vdupq_n_f32,
-    vld1q_f32,
-    vst1q_f32,
-    vaddq_f32,
-    vfmaq_f32,
-    vaddvq_f32
-);
-lanes!(
-    float64x2_t,
-    f64,
-    2,
-    vdupq_n_f64,
-    vld1q_f64,
-    vst1q_f64,
-    vaddq_f64,
-    vfmaq_f64,
-    vaddvq_f64
-);

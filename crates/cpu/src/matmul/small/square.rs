@@ -1,6 +1,6 @@
 //! Square products of one known size, stored without gaps: every distance is a constant of the code.
 
-use super::tile::Lanes;
+use crate::gemm::Vector;
 
 /// The largest size there is a kernel for.
 pub(super) const MOST: usize = 16;
@@ -15,18 +15,18 @@ pub(super) type SquareFn<T> = unsafe fn(*const T, *const T, *mut T);
 /// # Safety
 /// As [`SquareFn`] says.
 #[inline(always)]
-pub(super) unsafe fn square<V: Lanes, const S: usize, const C: usize, const R: usize>(
+pub(super) unsafe fn square<V: Vector, const S: usize, const C: usize, const R: usize>(
     a: *const V::Scalar,
     b: *const V::Scalar,
     c: *mut V::Scalar,
 ) {
     const {
-        assert!(S <= C * V::COUNT && S > (C - 1) * V::COUNT && R > 0);
+        assert!(S <= C * V::LANES && S > (C - 1) * V::LANES && R > 0);
     }
     // SAFETY: rows, depths and columns are below `S`; the last vector of a row is masked where it is cut short.
     unsafe {
-        let mask = V::mask(S - (C - 1) * V::COUNT);
-        let cut = |v: usize| v + 1 == C && S < C * V::COUNT;
+        let mask = V::mask(S - (C - 1) * V::LANES);
+        let cut = |v: usize| v + 1 == C && S < C * V::LANES;
         for first in (0..S).step_by(R) {
             let mut sums = [[V::zero(); C]; R];
             // By fours: left to itself the compiler keeps a loop whose end costs as much as several of its rounds.
@@ -34,7 +34,7 @@ pub(super) unsafe fn square<V: Lanes, const S: usize, const C: usize, const R: u
                 for depth in group..(group + 4).min(S) {
                     let mut columns = [V::zero(); C];
                     for (v, column) in columns.iter_mut().enumerate() {
-                        let from = b.add(depth * S + v * V::COUNT);
+                        let from = b.add(depth * S + v * V::LANES);
                         *column = if cut(v) {
                             V::load_part(from, mask)
                         } else {
@@ -54,7 +54,7 @@ pub(super) unsafe fn square<V: Lanes, const S: usize, const C: usize, const R: u
             for (i, sums) in sums.into_iter().enumerate() {
                 if first + i < S {
                     for (v, sum) in sums.into_iter().enumerate() {
-                        let to = c.add((first + i) * S + v * V::COUNT);
+                        let to = c.add((first + i) * S + v * V::LANES);
                         if cut(v) {
                             sum.store_part(to, mask);
                         } else {

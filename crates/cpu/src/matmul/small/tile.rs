@@ -6,36 +6,8 @@
 use kernelwise_types::Element;
 
 use super::square::{self, SquareFn};
+use crate::gemm::Vector;
 use crate::isa::{Level, opaque};
-
-/// A vector of one level.
-///
-/// # Safety
-/// The functions may be called only in code that is compiled for that level and runs on a processor that has it.
-/// Pointers are valid for the lanes they stand for: all, or those that the mask names.
-pub(in crate::matmul) unsafe trait Lanes: Copy {
-    /// What is in a lane.
-    type Scalar: Element + Default;
-    /// The leading lanes of a vector.
-    type Mask: Copy;
-    /// How many lanes there are.
-    const COUNT: usize;
-
-    unsafe fn zero() -> Self;
-    unsafe fn splat(value: *const Self::Scalar) -> Self;
-    unsafe fn load(from: *const Self::Scalar) -> Self;
-    unsafe fn store(self, to: *mut Self::Scalar);
-    /// The first so many lanes.
-    unsafe fn mask(lanes: usize) -> Self::Mask;
-    /// The lanes of the mask; zero in the others.
-    unsafe fn load_part(from: *const Self::Scalar, mask: Self::Mask) -> Self;
-    unsafe fn store_part(self, to: *mut Self::Scalar, mask: Self::Mask);
-    unsafe fn add(self, other: Self) -> Self;
-    /// `self * factor + sum`, rounded once where the level can.
-    unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self;
-    /// The sum of all lanes.
-    unsafe fn total(self) -> Self::Scalar;
-}
 
 /// The numbers that are multiplied here.
 pub(in crate::matmul) trait Real: Element {
@@ -90,14 +62,14 @@ const ROWS_PER_ADDRESS: usize = 8;
 /// The body of all tiles, to be inlined into a function that is compiled for the level.
 ///
 /// # Safety
-/// The promises of [`Tile`] and [`Lanes`] hold.
+/// The promises of [`Tile`] and [`Vector`] hold.
 #[inline(always)]
-pub(super) unsafe fn tile<V: Lanes, const R: usize, const C: usize, const EDGE: bool>(
+pub(super) unsafe fn tile<V: Vector, const R: usize, const C: usize, const EDGE: bool>(
     tile: &Tile<V::Scalar>,
 ) {
     // SAFETY: rows, depths and columns are those of the tile; the last vector is masked where it is cut short.
     unsafe {
-        let mask = V::mask(if EDGE { tile.last } else { V::COUNT });
+        let mask = V::mask(if EDGE { tile.last } else { V::LANES });
         let mut offsets = [0isize; ROWS_PER_ADDRESS];
         for (i, offset) in offsets.iter_mut().enumerate().take(R).skip(1) {
             *offset = opaque(i as isize * tile.a_row);
@@ -113,7 +85,7 @@ pub(super) unsafe fn tile<V: Lanes, const R: usize, const C: usize, const EDGE: 
         for _ in 0..tile.depth {
             let mut columns = [V::zero(); C];
             for (v, column) in columns.iter_mut().enumerate() {
-                let from = b.wrapping_add(v * V::COUNT);
+                let from = b.wrapping_add(v * V::LANES);
                 *column = if EDGE && v + 1 == C {
                     V::load_part(from, mask)
                 } else {
@@ -133,7 +105,7 @@ pub(super) unsafe fn tile<V: Lanes, const R: usize, const C: usize, const EDGE: 
         let mut to = tile.c;
         for sums in sums {
             for (v, sum) in sums.into_iter().enumerate() {
-                let to = to.wrapping_add(v * V::COUNT);
+                let to = to.wrapping_add(v * V::LANES);
                 if EDGE && v + 1 == C {
                     sum.store_part(to, mask);
                 } else {
