@@ -191,9 +191,9 @@ macro_rules! vector {
 
             #[inline(always)]
             unsafe fn mask(lanes: usize) -> __m256i {
-                debug_assert!(lanes <= $lanes);
+                let first = 8 - lanes.min($lanes) * $ints;
                 // SAFETY: eight values from 0 to 8 of the sixteen.
-                unsafe { _mm256_loadu_si256(LEADING.as_ptr().add(8 - lanes * $ints).cast()) }
+                unsafe { _mm256_loadu_si256(LEADING.as_ptr().add(first).cast()) }
             }
 
             #[inline(always)]

@@ -92,7 +92,7 @@ macro_rules! vector {
 
             #[inline(always)]
             unsafe fn mask(lanes: usize) -> $mask {
-                ((1u32 << lanes) - 1) as $mask
+                ((1u32 << lanes.min(Self::LANES)) - 1) as $mask
             }
 
             #[inline(always)]

@@ -123,6 +123,7 @@ pub(crate) unsafe trait Vector: Copy {
     unsafe fn splat(value: *const Self::Scalar) -> Self;
     unsafe fn load(from: *const Self::Scalar) -> Self;
     unsafe fn store(self, to: *mut Self::Scalar);
+    /// The first so many lanes, all where there are fewer.
     unsafe fn mask(lanes: usize) -> Self::Mask;
     unsafe fn load_part(from: *const Self::Scalar, mask: Self::Mask) -> Self;
     unsafe fn store_part(self, to: *mut Self::Scalar, mask: Self::Mask);
