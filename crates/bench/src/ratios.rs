@@ -136,6 +136,16 @@ pub(crate) fn of(evidence: &Evidence<'_>) -> (Ratios, Thresholds) {
                 thresholds.insert("at_least_0_9", value >= 0.9);
             }
             ratios.insert("dram_bandwidth_share", share);
+            // What the calibration reached at its best is one thing, what its loop reaches here another.
+            let entered = |name: &str| evidence.standings.iter().any(|s| s.name == name);
+            if evidence.ceiling.beyond_cache && entered("bare-loop") {
+                let ours = evidence.best(|standing| standing.source != Source::Rival);
+                let ratio = evidence.ratio(ours, &["bare-loop"]);
+                if let Some(value) = ratio.value() {
+                    thresholds.insert("at_least_0_9_of_bare_loop", value >= 0.9);
+                }
+                ratios.insert("best_over_bare_loop", ratio);
+            }
         }
         Operation::Sort(_) => {
             let best = evidence.best(|standing| standing.source != Source::Rival);

@@ -4,8 +4,10 @@
 //! cost more than the differences looked for. Small ones, which are in the nearest cache wherever they lie, go to
 //! a slice of its own: asking the tensor for it would take a good part of a small product's time. The crates `gemm` and `matrixmultiply` are built in;
 //! OpenBLAS and oneDNN are loaded where they are installed. oneDNN takes part twice: in its own layout, as in a network
-//! that it runs as a whole, and on plain images, as a program meets it that keeps its tensors plain.
+//! that it runs as a whole, and on plain images, as a program meets it that keeps its tensors plain. Where memory is the
+//! limit and no library is to be beaten, the calibration's own loop takes part on the operands of the kernels.
 
+mod bare;
 mod product;
 
 use kernelwise_backend::Call;
@@ -147,6 +149,7 @@ impl Rivals {
                 doubt: None,
             }],
             "sort" => vec![built_in("std")],
+            "copy" | "elementwise" => vec![built_in(bare::NAME)],
             _ => Vec::new(),
         }
     }
@@ -154,6 +157,12 @@ impl Rivals {
     /// The libraries that can compute this, and why others cannot.
     pub(crate) fn enter<'a>(&'a self, workload: &Workload, inputs: &'a [Tensor]) -> Entered<'a> {
         match (workload.operation(), workload.dtype()) {
+            (Operation::TensorCopy(_) | Operation::Elementwise(_), _) => {
+                match bare::enter(workload, inputs, self.threads) {
+                    Ok(rival) => (vec![rival], Vec::new()),
+                    Err(reason) => none(&[bare::NAME], reason),
+                }
+            }
             (Operation::Matmul(product), DType::F32) => self.products::<f32>(product, inputs),
             (Operation::Matmul(product), DType::F64) => self.products::<f64>(product, inputs),
             (Operation::Matmul(_), dtype) => {
@@ -446,6 +455,21 @@ mod tests {
     }
 
     #[test]
+    fn the_bare_loop_copies_and_adds() {
+        let rivals = Rivals::without("not asked");
+        for text in ["copy f32 3x1000", "elementwise.add f32 7x333"] {
+            assert_eq!(right(&rivals, text), ["bare-loop"], "{text}");
+        }
+        for text in [
+            "copy f64 10",
+            "elementwise.mul f32 10",
+            "elementwise.add:row f32 2x5",
+        ] {
+            assert!(right(&rivals, text).is_empty(), "{text}");
+        }
+    }
+
+    #[test]
     fn who_is_absent_says_why() {
         let mut rivals = Rivals::without("nowhere to be found");
         let absent = |rivals: &Rivals, text: &str| {
@@ -465,8 +489,10 @@ mod tests {
         assert_eq!(absent(&rivals, "sort.arg u32 10 stable").len(), 1);
         assert_eq!(absent(&rivals, "sort u32 10x4 axis0").len(), 1);
         assert!(absent(&rivals, "copy f32 10").is_empty());
+        assert_eq!(absent(&rivals, "copy i32 10").len(), 1);
         rivals.threads = 2;
         assert_eq!(absent(&rivals, "matmul f32 2x2x2").len(), 3);
+        assert_eq!(absent(&rivals, "copy f32 10").len(), 1);
         let facts = rivals.facts("matmul");
         assert_eq!(facts.len(), 3);
         assert_eq!(facts[2].version.reason(), Some("nowhere to be found"));

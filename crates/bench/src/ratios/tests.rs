@@ -240,6 +240,30 @@ fn copies_are_held_against_main_memory_where_they_lie_there() {
 }
 
 #[test]
+fn copies_are_held_against_the_bare_loop_beside_them() {
+    let race = |text: &str, ours: f64| {
+        let times = [
+            ("own", Source::Own, ours),
+            ("bare-loop", Source::Rival, 20e6),
+        ];
+        Script::new(text, &times).ratios()
+    };
+    let (ratios, thresholds) = race("copy f32 20000000", 20e6 / 0.91);
+    assert!((ratios["best_over_bare_loop"].value().unwrap() - 0.91).abs() < 1e-9);
+    assert!(thresholds["at_least_0_9_of_bare_loop"]);
+    let add = race("elementwise.add f32 20000000", 20e6 / 0.89).1;
+    assert!(!add["at_least_0_9_of_bare_loop"]);
+    // Where operands fit a cache, streaming is no measure; and some chains have no bare loop.
+    assert!(
+        !race("copy f32 1000", 10e6)
+            .0
+            .contains_key("best_over_bare_loop")
+    );
+    let alone = Script::new("copy f32 20000000", &[("own", Source::Own, 20e6)]);
+    assert!(!alone.ratios().0.contains_key("best_over_bare_loop"));
+}
+
+#[test]
 fn sorts_are_held_against_the_standard_library() {
     let sort = |text: &str, std: f64| {
         let times = [

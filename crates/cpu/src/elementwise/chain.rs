@@ -222,6 +222,18 @@ impl<'a, T: Stepped> Chain<'a, T> {
         mut out: Out<'_, T>,
     ) -> Option<usize> {
         let steps = self.steps.as_slice();
+        if let (Out::Past(out, stream), [_, _, ..]) = (&mut out, steps) {
+            let further = steps.iter().filter(is_binary).count();
+            let mut others = [Other::Same(T::ZERO); Steps::MAX];
+            for (other, operand) in others.iter_mut().zip(&self.further[..further]) {
+                *other = operand.at(position, length);
+            }
+            let x = &self.first[position..position + length];
+            let out = Out::Past(out, *stream);
+            if T::chain(self.level, steps, x, &others[..further], out) {
+                return Some(1);
+            }
+        }
         let (mut done, mut operand, mut loops) = (0, 0, 0);
         while done < steps.len() {
             let [read, write] = between;
@@ -254,14 +266,17 @@ impl<'a, T: Stepped> Chain<'a, T> {
                 }
             }
             let taken = if together { 2 } else { 1 };
-            let binary = |step: &&Step| matches!(step, Step::Binary(..));
-            operand += rest[..taken].iter().filter(binary).count();
+            operand += rest[..taken].iter().filter(is_binary).count();
             done += taken;
             loops += 1;
             between.swap(0, 1);
         }
         Some(loops)
     }
+}
+
+fn is_binary(step: &&Step) -> bool {
+    matches!(step, Step::Binary(..))
 }
 
 /// What ends the chain goes to the output, the rest to a buffer.

@@ -1,13 +1,16 @@
 //! Steps over real numbers.
 
-use kernelwise_types::op::{ActivationKind, Binary, Unary};
+use kernelwise_types::op::{ActivationKind, Binary, Step, Unary};
 
-use super::loops::{Function, Function2, Other, Out, Stepped, Then, functions, map, map2, map3};
+use super::light::{Light, Visitor, is_light};
+use super::loops::{
+    Function, Function2, Other, Out, Stepped, Then, With, functions, map, map2, map3, put,
+};
 use crate::isa::Level;
 use crate::vector_math::{self, Real, TRIGONOMETRIC_RANGE, larger, smaller};
 
 /// `f32` and `f64`: numbers with a root.
-trait Float: Real + Stepped {
+pub(super) trait Float: Real + Stepped {
     fn root(self) -> Self;
     fn three() -> Self;
     fn six() -> Self;
@@ -42,7 +45,11 @@ macro_rules! float {
             const ZERO: Self = 0.0;
 
             fn unary(level: Level, function: Unary, x: &[Self], out: Out<'_, Self>) -> bool {
-                unary(level, function, x, out)
+                match function {
+                    Unary::Sin if !near(x) => one_by_one(Self::sine, x, out),
+                    Unary::Cos if !near(x) => one_by_one(Self::cosine, x, out),
+                    _ => unary(function, Map::of_one(level, x, out)),
+                }
             }
 
             fn binary(
@@ -52,7 +59,13 @@ macro_rules! float {
                 other: Other<'_, Self>,
                 out: Out<'_, Self>,
             ) -> bool {
-                binary(level, function, x, other, out)
+                let map = Map {
+                    level,
+                    x,
+                    other,
+                    out,
+                };
+                binary(function, map)
             }
 
             fn activation(
@@ -61,7 +74,7 @@ macro_rules! float {
                 x: &[Self],
                 out: Out<'_, Self>,
             ) -> bool {
-                activation(level, function, x, out)
+                activation(function, Map::of_one(level, x, out))
             }
 
             fn then_activation(
@@ -93,6 +106,19 @@ macro_rules! float {
                     (Binary::Mul, Binary::Add) => map3(level, (Mul, Add), x, others, out),
                     _ => false,
                 }
+            }
+
+            fn chain(
+                level: Level,
+                steps: &[Step],
+                x: &[Self],
+                others: &[Other<'_, Self>],
+                out: Out<'_, Self>,
+            ) -> bool {
+                // Through the caches blocks do as well.
+                matches!(out, Out::Past(..))
+                    && is_light::<Self>(steps)
+                    && put(level, Light::new(steps, x, others), out)
             }
         }
     };
@@ -133,19 +159,19 @@ functions! { Float:
     light HardSwish(x) = x * smaller(larger(x + T::three(), <T as Real>::ZERO), T::six()) / T::six();
 }
 
-fn unary<T: Float>(level: Level, function: Unary, x: &[T], out: Out<'_, T>) -> bool {
+/// The function of a step.
+#[inline(always)]
+pub(super) fn unary<T: Float, V: Visitor<T>>(function: Unary, visitor: V) -> bool {
     match function {
-        Unary::Neg => map(level, Neg, x, out),
-        Unary::Abs => map(level, Abs, x, out),
-        Unary::Sqrt => map(level, Sqrt, x, out),
-        Unary::Recip => map(level, Recip, x, out),
-        Unary::Exp => map(level, Exp, x, out),
-        Unary::Log => map(level, Log, x, out),
-        Unary::Square => map(level, Square, x, out),
-        Unary::Sin if near(x) => map(level, Sin, x, out),
-        Unary::Cos if near(x) => map(level, Cos, x, out),
-        Unary::Sin => one_by_one(T::sine, x, out),
-        Unary::Cos => one_by_one(T::cosine, x, out),
+        Unary::Neg => visitor.one(Neg),
+        Unary::Abs => visitor.one(Abs),
+        Unary::Sqrt => visitor.one(Sqrt),
+        Unary::Recip => visitor.one(Recip),
+        Unary::Exp => visitor.one(Exp),
+        Unary::Log => visitor.one(Log),
+        Unary::Square => visitor.one(Square),
+        Unary::Sin => visitor.one(Sin),
+        Unary::Cos => visitor.one(Cos),
     }
 }
 
@@ -165,38 +191,68 @@ fn one_by_one<T: Copy>(function: impl Fn(T) -> T, x: &[T], out: Out<'_, T>) -> b
     true
 }
 
-fn binary<T: Float>(
-    level: Level,
-    function: Binary,
-    x: &[T],
-    other: Other<'_, T>,
-    out: Out<'_, T>,
-) -> bool {
+/// As [`unary`].
+#[inline(always)]
+pub(super) fn binary<T: Float, V: Visitor<T>>(function: Binary, visitor: V) -> bool {
     match function {
-        Binary::Add => map2(level, Add, x, other, out),
-        Binary::Sub => map2(level, Sub, x, other, out),
-        Binary::Mul => map2(level, Mul, x, other, out),
-        Binary::Div => map2(level, Div, x, other, out),
-        Binary::Min => map2(level, Min, x, other, out),
-        Binary::Max => map2(level, Max, x, other, out),
-        Binary::Pow => map2(level, Pow, x, other, out),
+        Binary::Add => visitor.two(Add),
+        Binary::Sub => visitor.two(Sub),
+        Binary::Mul => visitor.two(Mul),
+        Binary::Div => visitor.two(Div),
+        Binary::Min => visitor.two(Min),
+        Binary::Max => visitor.two(Max),
+        Binary::Pow => visitor.two(Pow),
     }
 }
 
-fn activation<T: Float>(level: Level, function: ActivationKind, x: &[T], out: Out<'_, T>) -> bool {
+/// As [`unary`].
+#[inline(always)]
+pub(super) fn activation<T: Float, V: Visitor<T>>(function: ActivationKind, visitor: V) -> bool {
     match function {
-        ActivationKind::Relu => map(level, Relu, x, out),
+        ActivationKind::Relu => visitor.one(Relu),
         ActivationKind::LeakyRelu(slope) => {
-            let slope = Other::Same(T::narrow(slope.get().into()));
-            map2(level, LeakyRelu, x, slope, out)
+            visitor.one(With(LeakyRelu, T::narrow(slope.get().into())))
         }
-        ActivationKind::Sigmoid => map(level, Sigmoid, x, out),
-        ActivationKind::Tanh => map(level, Tanh, x, out),
-        ActivationKind::Silu => map(level, Silu, x, out),
-        ActivationKind::Gelu => map(level, Gelu, x, out),
-        ActivationKind::GeluTanh => map(level, GeluTanh, x, out),
-        ActivationKind::Softplus => map(level, Softplus, x, out),
-        ActivationKind::Elu => map(level, Elu, x, out),
-        ActivationKind::HardSwish => map(level, HardSwish, x, out),
+        ActivationKind::Sigmoid => visitor.one(Sigmoid),
+        ActivationKind::Tanh => visitor.one(Tanh),
+        ActivationKind::Silu => visitor.one(Silu),
+        ActivationKind::Gelu => visitor.one(Gelu),
+        ActivationKind::GeluTanh => visitor.one(GeluTanh),
+        ActivationKind::Softplus => visitor.one(Softplus),
+        ActivationKind::Elu => visitor.one(Elu),
+        ActivationKind::HardSwish => visitor.one(HardSwish),
+    }
+}
+
+/// A loop over one step, from an operand to a result.
+struct Map<'a, T> {
+    level: Level,
+    x: &'a [T],
+    /// Of a function of two elements.
+    other: Other<'a, T>,
+    out: Out<'a, T>,
+}
+
+impl<'a, T: Stepped> Map<'a, T> {
+    fn of_one(level: Level, x: &'a [T], out: Out<'a, T>) -> Self {
+        let other = Other::Same(T::ZERO);
+        Self {
+            level,
+            x,
+            other,
+            out,
+        }
+    }
+}
+
+impl<T: Stepped> Visitor<T> for Map<'_, T> {
+    #[inline(always)]
+    fn one<F: Function<T>>(self, function: F) -> bool {
+        map(self.level, function, self.x, self.out)
+    }
+
+    #[inline(always)]
+    fn two<F: Function2<T>>(self, function: F) -> bool {
+        map2(self.level, function, self.x, self.other, self.out)
     }
 }

@@ -1,6 +1,6 @@
 //! Steps over integers, which wrap.
 
-use kernelwise_types::op::{ActivationKind, Binary, Unary};
+use kernelwise_types::op::{ActivationKind, Binary, Step, Unary};
 
 use super::loops::{Function, Function2, Other, Out, Stepped, Then, functions, map, map2, map3};
 use crate::isa::Level;
@@ -113,6 +113,16 @@ macro_rules! integer {
                         (Binary::Mul, Binary::Add) => map3(level, (Mul, Add), x, others, out),
                         _ => false,
                     }
+                }
+
+                fn chain(
+                    _level: Level,
+                    _steps: &[Step],
+                    _x: &[Self],
+                    _others: &[Other<'_, Self>],
+                    _out: Out<'_, Self>,
+                ) -> bool {
+                    false
                 }
             }
         )*

@@ -1,7 +1,7 @@
 //! One step, or a frequent pair of steps, over a block: a plain loop that becomes vector code.
 
 use kernelwise_backend::Plain;
-use kernelwise_types::op::{ActivationKind, Binary, Unary};
+use kernelwise_types::op::{ActivationKind, Binary, Step, Unary};
 
 use super::past::Past;
 use crate::isa::Level;
@@ -65,6 +65,15 @@ pub(super) trait Stepped: Plain {
         others: (Other<'_, Self>, Other<'_, Self>),
         out: Out<'_, Self>,
     ) -> bool;
+
+    /// Any steps in one loop, each binary one with its operand.
+    fn chain(
+        level: Level,
+        steps: &[Step],
+        x: &[Self],
+        others: &[Other<'_, Self>],
+        out: Out<'_, Self>,
+    ) -> bool;
 }
 
 /// A function of one element.
@@ -85,6 +94,19 @@ pub(super) trait Function2<T>: Copy {
     fn of<const FUSED: bool>(self, x: T, y: T) -> T;
 }
 
+/// A function of two elements, the second always the same.
+#[derive(Clone, Copy)]
+pub(super) struct With<F, T>(pub(super) F, pub(super) T);
+
+impl<T: Copy, F: Function2<T>> Function<T> for With<F, T> {
+    const LIGHT: bool = F::LIGHT;
+
+    #[inline(always)]
+    fn of<const FUSED: bool>(self, x: T) -> T {
+        self.0.of::<FUSED>(x, self.1)
+    }
+}
+
 /// One function after the other.
 #[derive(Clone, Copy)]
 pub(super) struct Then<F, G>(pub(super) F, pub(super) G);
@@ -103,19 +125,21 @@ pub(super) trait Fill<T> {
     /// Whether memory is slower than it.
     const LIGHT: bool;
 
+    /// Results that are worth beginning for, in whole cache lines.
+    const FEW: usize = LINE / size_of::<T>();
+
     /// As many results as `out` takes, the first of them number `at`. Inlined, as all vector code.
-    fn fill<const FUSED: bool>(&self, at: usize, out: &mut [T]);
+    fn fill<const FUSED: bool>(&mut self, at: usize, out: &mut [T]);
 
     /// Asks for what so many results need from memory.
     fn expect(&self, at: usize, length: usize);
 }
 
 /// A function of one operand.
-struct One<'a, T, F>(F, &'a [T]);
+pub(super) struct One<'a, T, F>(pub(super) F, pub(super) &'a [T]);
 
-/// A function of two operands, and of one with the same second argument for all.
-struct Two<'a, T, F>(F, &'a [T], &'a [T]);
-struct TwoSame<'a, T, F>(F, &'a [T], T);
+/// A function of two operands.
+pub(super) struct Two<'a, T, F>(pub(super) F, pub(super) &'a [T], pub(super) &'a [T]);
 
 /// A function of three operands, and of two with the same second argument for all.
 struct Three<'a, T, F, G>((F, G), &'a [T], &'a [T], &'a [T]);
@@ -125,7 +149,7 @@ impl<T: Copy, F: Function<T>> Fill<T> for One<'_, T, F> {
     const LIGHT: bool = F::LIGHT;
 
     #[inline(always)]
-    fn fill<const FUSED: bool>(&self, at: usize, out: &mut [T]) {
+    fn fill<const FUSED: bool>(&mut self, at: usize, out: &mut [T]) {
         let operand = from(self.1, at, out.len());
         for (out, x) in out.iter_mut().zip(operand) {
             *out = self.0.of::<FUSED>(*x);
@@ -142,7 +166,7 @@ impl<T: Copy, F: Function2<T>> Fill<T> for Two<'_, T, F> {
     const LIGHT: bool = F::LIGHT;
 
     #[inline(always)]
-    fn fill<const FUSED: bool>(&self, at: usize, out: &mut [T]) {
+    fn fill<const FUSED: bool>(&mut self, at: usize, out: &mut [T]) {
         let operands = from(self.1, at, out.len())
             .iter()
             .zip(from(self.2, at, out.len()));
@@ -158,28 +182,11 @@ impl<T: Copy, F: Function2<T>> Fill<T> for Two<'_, T, F> {
     }
 }
 
-impl<T: Copy, F: Function2<T>> Fill<T> for TwoSame<'_, T, F> {
-    const LIGHT: bool = F::LIGHT;
-
-    #[inline(always)]
-    fn fill<const FUSED: bool>(&self, at: usize, out: &mut [T]) {
-        let operand = from(self.1, at, out.len());
-        for (out, x) in out.iter_mut().zip(operand) {
-            *out = self.0.of::<FUSED>(*x, self.2);
-        }
-    }
-
-    #[inline(always)]
-    fn expect(&self, at: usize, length: usize) {
-        expect(self.1, at, length);
-    }
-}
-
 impl<T: Copy, F: Function2<T>, G: Function2<T>> Fill<T> for Three<'_, T, F, G> {
     const LIGHT: bool = F::LIGHT && G::LIGHT;
 
     #[inline(always)]
-    fn fill<const FUSED: bool>(&self, at: usize, out: &mut [T]) {
+    fn fill<const FUSED: bool>(&mut self, at: usize, out: &mut [T]) {
         let (first, second) = self.0;
         let operands = from(self.1, at, out.len())
             .iter()
@@ -202,7 +209,7 @@ impl<T: Copy, F: Function2<T>, G: Function2<T>> Fill<T> for ThreeSame<'_, T, F, 
     const LIGHT: bool = F::LIGHT && G::LIGHT;
 
     #[inline(always)]
-    fn fill<const FUSED: bool>(&self, at: usize, out: &mut [T]) {
+    fn fill<const FUSED: bool>(&mut self, at: usize, out: &mut [T]) {
         let (first, second) = self.0;
         let operands = from(self.1, at, out.len())
             .iter()
@@ -222,25 +229,25 @@ impl<T: Copy, F: Function2<T>, G: Function2<T>> Fill<T> for ThreeSame<'_, T, F, 
 /// So many elements from a position on: where all operands have the length of the result, the loop over them needs
 /// no other end.
 #[inline(always)]
-fn from<T>(operand: &[T], at: usize, length: usize) -> &[T] {
+pub(super) fn from<T>(operand: &[T], at: usize, length: usize) -> &[T] {
     &operand[at..at + length]
 }
 
 /// Asks for the lines of elements that will be read; what is not there is no harm.
 #[inline(always)]
-fn expect<T>(operand: &[T], at: usize, length: usize) {
+pub(super) fn expect<T>(operand: &[T], at: usize, length: usize) {
     for element in (at..at + length).step_by((LINE / size_of::<T>()).max(1)) {
         expect_read(operand.as_ptr().wrapping_add(element).cast());
     }
 }
 
 /// The loop, if there is one that writes there.
-fn put<T: Stepped, F: Fill<T>>(level: Level, fill: F, out: Out<'_, T>) -> bool {
+pub(super) fn put<T: Stepped, F: Fill<T>>(level: Level, fill: F, out: Out<'_, T>) -> bool {
     struct Near<'a, T, F>(F, &'a mut [T]);
     impl<T, F: Fill<T>> MathBody for Near<'_, T, F> {
         type Output = ();
         #[inline(always)]
-        fn run<const FUSED: bool>(self) {
+        fn run<const FUSED: bool>(mut self) {
             self.0.fill::<FUSED>(0, self.1);
         }
     }
@@ -272,7 +279,7 @@ pub(super) fn map2<T: Stepped>(
 ) -> bool {
     match other {
         Other::Each(y) => put(level, Two(function, x, y), out),
-        Other::Same(y) => put(level, TwoSame(function, x, y), out),
+        Other::Same(y) => map(level, With(function, y), x, out),
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A chain costs what its operands cost to move, so all its steps are done to a block of elements before the
 //! next block is looked at: memory is read and written once, and what lies between two steps never leaves the
-//! nearest cache. Blocks are vector code over slices ([`loops`]); frequent pairs of steps are one loop. An activation
-//! is a chain of one step.
+//! nearest cache. Blocks are vector code over slices ([`loops`]); frequent pairs of steps are one loop, and so is any
+//! chain of light steps whose results go past the caches ([`light`]). An activation is a chain of one step.
 //!
 //! | variant | operands | arithmetic |
 //! |---|---|---|
@@ -25,6 +25,7 @@ mod chain;
 mod float;
 mod fused;
 mod integer;
+mod light;
 mod loops;
 mod past;
 mod scalar;

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::loops::{Fill, Stepped};
-use crate::movement::stream::{LINE, PAGE, Stream};
+use crate::movement::stream::{PAGE, Stream};
 use crate::vector_math::MathBody;
 
 /// Bytes computed at once.
@@ -30,9 +30,13 @@ impl<T: Stepped, F: Fill<T>> MathBody for Past<'_, T, F> {
 
     #[inline(always)]
     fn run<const FUSED: bool>(self) {
-        let Self { fill, out, stream } = self;
-        let elements = CHUNK / size_of::<T>();
-        let line = LINE / size_of::<T>();
+        let Self {
+            mut fill,
+            out,
+            stream,
+        } = self;
+        let elements = F::FEW.max(CHUNK / size_of::<T>());
+        let few = F::FEW;
         let page = PAGE / size_of::<T>();
         let pages = stream.pages();
         let mut chunk = Chunk([T::ZERO; CHUNK]);
@@ -51,10 +55,10 @@ impl<T: Stepped, F: Fill<T>> MathBody for Past<'_, T, F> {
         }
         // One page after the other is what the processor fetches ahead best by itself; then the less lies between load and
         // store the better.
-        while out.len() - at >= line {
-            fill.fill::<FUSED>(at, &mut chunk.0[..line]);
-            stream.copy_lines(&chunk.0[..line], &mut out[at..at + line]);
-            at += line;
+        while out.len() - at >= few {
+            fill.fill::<FUSED>(at, &mut chunk.0[..few]);
+            stream.copy_lines(&chunk.0[..few], &mut out[at..at + few]);
+            at += few;
         }
         fill.fill::<FUSED>(at, &mut out[at..]);
     }

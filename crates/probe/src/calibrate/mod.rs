@@ -44,6 +44,8 @@ use kernelwise_types::{Calibration, DType, Machine, Measured};
 #[allow(unsafe_code)] // one allocation, initialised by several threads
 mod arena;
 mod bandwidth;
+#[allow(unsafe_code)] // floats seen as the blocks that the loops are written for
+mod bare;
 mod contest;
 mod crew;
 #[allow(unsafe_code)] // vector instructions, reached only with proof that the processor has them
@@ -53,6 +55,8 @@ mod peak;
 mod sizes;
 #[cfg(test)]
 mod tests;
+
+pub use bare::{BareLoop, Unaligned};
 
 use arena::Arena;
 use bandwidth::BandwidthStep;
