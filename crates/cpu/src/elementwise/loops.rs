@@ -125,8 +125,9 @@ pub(super) trait Fill<T> {
     /// Whether memory is slower than it.
     const LIGHT: bool;
 
-    /// Results that are worth beginning for, in whole cache lines.
-    const FEW: usize = LINE / size_of::<T>();
+    /// Results that are made before any is written past the caches, in whole cache lines: few, because the way from load to
+    /// store costs bandwidth, and not one, because what the loop does besides moving them costs it too.
+    const FEW: usize = 4 * LINE / size_of::<T>();
 
     /// As many results as `out` takes, the first of them number `at`. Inlined, as all vector code.
     fn fill<const FUSED: bool>(&mut self, at: usize, out: &mut [T]);

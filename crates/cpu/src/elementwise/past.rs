@@ -8,7 +8,7 @@ use super::loops::{Fill, Stepped};
 use crate::movement::stream::{PAGE, Stream};
 use crate::vector_math::MathBody;
 
-/// Bytes computed at once.
+/// Most elements computed at once.
 const CHUNK: usize = 256;
 
 /// The loop.
@@ -35,26 +35,24 @@ impl<T: Stepped, F: Fill<T>> MathBody for Past<'_, T, F> {
             out,
             stream,
         } = self;
-        let elements = F::FEW.max(CHUNK / size_of::<T>());
-        let few = F::FEW;
+        let few = F::FEW.min(CHUNK);
         let page = PAGE / size_of::<T>();
         let pages = stream.pages();
         let mut chunk = Chunk([T::ZERO; CHUNK]);
         let mut at = Stream::before_line(out);
         fill.fill::<FUSED>(0, &mut out[..at]);
         while pages > 1 && out.len() - at >= pages * page {
-            for part in (0..page).step_by(elements) {
+            for part in (0..page).step_by(few) {
                 for side in 0..pages {
                     let at = at + side * page + part;
-                    fill.fill::<FUSED>(at, &mut chunk.0[..elements]);
-                    fill.expect(at + pages * page, elements);
-                    stream.copy_lines(&chunk.0[..elements], &mut out[at..at + elements]);
+                    fill.fill::<FUSED>(at, &mut chunk.0[..few]);
+                    fill.expect(at + pages * page, few);
+                    stream.copy_lines(&chunk.0[..few], &mut out[at..at + few]);
                 }
             }
             at += pages * page;
         }
-        // One page after the other is what the processor fetches ahead best by itself; then the less lies between load and
-        // store the better.
+        // One page after the other is what the processor fetches ahead best by itself.
         while out.len() - at >= few {
             fill.fill::<FUSED>(at, &mut chunk.0[..few]);
             stream.copy_lines(&chunk.0[..few], &mut out[at..at + few]);

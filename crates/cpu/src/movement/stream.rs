@@ -156,6 +156,10 @@ pub(crate) fn pages(machine: &Machine) -> Axis {
     Axis::new(first, [1, 2, MOST_PAGES as u32])
 }
 
+/// Lines that the plain loop moves between two looks at where it is.
+#[cfg(target_arch = "x86_64")]
+const LINES: usize = 8;
+
 /// One function per width: ordinary copies up to the first line and after the last, streaming stores between.
 #[cfg(target_arch = "x86_64")]
 macro_rules! streaming_copy {
@@ -169,7 +173,12 @@ macro_rules! streaming_copy {
             const WIDTH: usize = size_of::<$vector>();
             let head = (to.addr().wrapping_neg() % LINE).min(bytes);
             let tail = bytes - (bytes - head) % LINE;
-            let together = tail - (tail - head) % (side_by_side * PAGE);
+            // One page at a time is a plain loop: what it does besides moving lines costs bandwidth.
+            let together = match side_by_side {
+                1 => head,
+                _ => tail - (tail - head) % (side_by_side * PAGE),
+            };
+            let blocks = tail - (tail - together) % (LINES * LINE);
             let line = |at: usize| {
                 // SAFETY: below, `at` is a multiple of a line from `head`, with a whole line before `tail`; from
                 // `head` on, `to` is aligned to a line and so to a vector, which the streaming store needs.
@@ -188,7 +197,12 @@ macro_rules! streaming_copy {
                     }
                 }
             }
-            for at in (together..tail).step_by(LINE) {
+            for block in (together..blocks).step_by(LINES * LINE) {
+                for part in 0..LINES {
+                    line(block + part * LINE);
+                }
+            }
+            for at in (blocks..tail).step_by(LINE) {
                 line(at);
             }
             // SAFETY: `head` and `tail` are at most `bytes`.
