@@ -22,6 +22,7 @@
 //! device made of formulas and a scripted clock that passes it, and that breaks on request.
 #![deny(unsafe_code)]
 
+pub mod answer;
 mod backend;
 mod call;
 pub mod conformance;

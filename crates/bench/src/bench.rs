@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use kernelwise_backend::{Host, prior};
+use kernelwise_backend::{Host, answer, prior};
 use kernelwise_measure::selfcheck::{NullResult, null_comparison};
 use kernelwise_measure::{Clock, ClockFacts, Indifference, Sampler, TscClock, Warning};
 use kernelwise_probe::pin::{self, PinError, Pinned};
@@ -19,7 +19,7 @@ use crate::judge::Ceiling;
 use crate::ratios::{self, Evidence};
 use crate::rivals::Rivals;
 use crate::standings::{self, Raced, Standings};
-use crate::{answer, contest};
+use crate::{contest, operands};
 
 /// How a benchmark is run.
 #[derive(Debug, Clone, PartialEq)]
@@ -187,8 +187,8 @@ impl Bench {
             return Err(BenchError::Ambiguous);
         }
         self.check_memory(workload)?;
-        let inputs = answer::inputs(workload, self.options.seed)?;
-        let before = answer::outputs(workload, self.options.seed)?;
+        let inputs = operands::inputs(workload, self.options.seed)?;
+        let before = operands::outputs(workload, self.options.seed)?;
         let (entrants, refused) = entrant::enter(&self.host, workload, &self.options);
         let (rivals, absent) = self.rivals.enter(workload, &inputs);
         if entrants.is_empty() && rivals.is_empty() {

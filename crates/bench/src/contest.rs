@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kernelwise_backend::sample::Tensor;
-use kernelwise_backend::{Call, ReferenceKernel, Scratch, Setting, Terms, run};
+use kernelwise_backend::{Call, ReferenceKernel, Scratch, Setting, Terms, answer, run};
 use kernelwise_measure::stats::{MIN_SAMPLES, location};
 use kernelwise_measure::{Clock, Contender, Ending, Race, Sampler, TscClock};
 use kernelwise_types::{Numerics, Technique, TensorView, TensorViewMut, ViewError, Workload};
 
-use crate::answer;
 use crate::bench::Options;
 use crate::entrant::Entrant;
 use crate::figures::Source;
@@ -184,7 +183,9 @@ impl Contest<'_> {
                 Err(error) => Checked::Failed(error),
                 Ok((outputs, call_ns)) => {
                     let numerics = self.candidates[number].numerics().max(key.numerics);
-                    match answer::compare(self.workload, numerics, &key.outputs, &outputs) {
+                    let inputs = views(self.inputs).unwrap_or_default();
+                    match answer::compare(self.workload, numerics, &inputs, &key.outputs, &outputs)
+                    {
                         Err(what) => Checked::Wrong(what),
                         Ok(()) => {
                             confirmed = true;

@@ -30,12 +30,12 @@
 //! assert!(inside_taps(first) < 1.0, "padding is not computed on");
 //! ```
 
-mod answer;
 mod bench;
 mod contest;
 mod entrant;
 mod figures;
 mod judge;
+mod operands;
 mod ratios;
 mod rivals;
 mod shapes;

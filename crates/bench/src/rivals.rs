@@ -372,10 +372,10 @@ fn std_sort<'a>(sort: &Sort, dtype: DType, inputs: &'a [Tensor]) -> Option<Box<d
 
 #[cfg(test)]
 mod tests {
-    use kernelwise_backend::{HostKernel, ReferenceKernel, Scratch, Setting};
+    use kernelwise_backend::{HostKernel, ReferenceKernel, Scratch, Setting, answer};
 
     use super::*;
-    use crate::answer;
+    use crate::operands;
 
     /// The outputs after something was done to a call.
     fn after(
@@ -383,7 +383,7 @@ mod tests {
         inputs: &[Tensor],
         body: impl FnOnce(&mut Call<'_, '_>),
     ) -> Vec<Tensor> {
-        let mut outputs = answer::outputs(workload, 3).unwrap();
+        let mut outputs = operands::outputs(workload, 3).unwrap();
         let views: Vec<_> = inputs.iter().map(|tensor| tensor.view().unwrap()).collect();
         let mut views_mut: Vec<_> = outputs.iter_mut().map(|t| t.view_mut().unwrap()).collect();
         body(&mut Call::new(workload, &views, &mut views_mut).unwrap());
@@ -393,7 +393,7 @@ mod tests {
     /// Names of those that computed it right.
     fn right(rivals: &Rivals, text: &str) -> Vec<&'static str> {
         let workload: Workload = text.parse().unwrap();
-        let inputs = answer::inputs(&workload, 3).unwrap();
+        let inputs = operands::inputs(&workload, 3).unwrap();
         let reference = ReferenceKernel::for_workload(&workload).unwrap();
         let expected = after(&workload, &inputs, |call| {
             let mut scratch = Scratch::new();
@@ -408,7 +408,7 @@ mod tests {
                 rival.show(call).unwrap();
             });
             let numerics = kernelwise_types::Numerics::Reordered;
-            let same = answer::compare(&workload, numerics, &expected, &outputs);
+            let same = answer::compare(&workload, numerics, &[], &expected, &outputs);
             assert_eq!(same, Ok(()), "{} on {text}", rival.name());
             names.push(rival.name());
         }
@@ -474,7 +474,7 @@ mod tests {
         let mut rivals = Rivals::without("nowhere to be found");
         let absent = |rivals: &Rivals, text: &str| {
             let workload: Workload = text.parse().unwrap();
-            let inputs = answer::inputs(&workload, 1).unwrap();
+            let inputs = operands::inputs(&workload, 1).unwrap();
             let (_, absent) = rivals.enter(&workload, &inputs);
             let words = absent.iter().map(|a| format!("{}: {}", a.name, a.reason));
             words.collect::<Vec<_>>()

@@ -54,9 +54,9 @@ const WORKLOADS: &[&str] = &[
 ];
 
 fn machine() -> Machine {
-    let mut machine = kernelwise_probe::machine();
-    machine.cpu.logical = machine.cpu.logical.max(2);
-    machine
+    let machine = kernelwise_probe::machine();
+    let threads = machine.usable_threads().max(2);
+    machine.with_threads(threads)
 }
 
 /// The default with other values, if the kernel has parameters of these names and allows them.

@@ -8,10 +8,10 @@ use kernelwise_backend::{Backend, Host, HostKernel, conformance};
 use kernelwise_types::Machine;
 
 static MACHINE: LazyLock<Machine> = LazyLock::new(|| {
-    let mut machine = kernelwise_probe::machine();
+    let machine = kernelwise_probe::machine();
     // Threads are a parameter to try even where the test has one processor only.
-    machine.cpu.logical = machine.cpu.logical.max(2);
-    machine
+    let threads = machine.usable_threads().max(2);
+    machine.with_threads(threads)
 });
 
 static KERNELS: LazyLock<Vec<Arc<dyn HostKernel>>> =

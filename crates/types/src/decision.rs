@@ -43,6 +43,8 @@ pub enum Reason {
     Remembered,
     /// The policy found it best on what is known.
     Best,
+    /// A trained model found it best.
+    Modelled,
     /// As good as the best within the indifference zone, and already in use.
     NearTie,
     /// Tried in order to learn, inside the exploration budget.
@@ -59,6 +61,7 @@ impl Reason {
             Self::OnlyCandidate => "the only one that may run here",
             Self::Remembered => "decided before",
             Self::Best => "best on what is known",
+            Self::Modelled => "best by the model's prediction",
             Self::NearTie => "as good as the best, and already in use",
             Self::Exploring => "tried in order to learn",
             Self::Default => "the default, for want of knowledge",

@@ -307,6 +307,15 @@ impl Machine {
         self.cpu.logical.min(mask).min(allowed).max(1)
     }
 
+    /// The same machine as if it gave this process exactly so many threads, at least one: what would be chosen there?
+    #[must_use]
+    pub fn with_threads(mut self, threads: u32) -> Self {
+        self.cpu.logical = threads.max(1);
+        self.limits.affinity = Reading::Known(self.cpu.logical);
+        self.limits.cpu_quota = Reading::Known(None);
+        self
+    }
+
     /// Memory this process may use at most: the installed amount, or the group's limit if smaller.
     pub fn usable_memory(&self) -> Option<Bytes> {
         let limit = self.limits.memory.known().copied().flatten();
@@ -384,6 +393,8 @@ pub(crate) mod tests {
         }
         m.limits.affinity = Reading::Known(1);
         assert_eq!(m.usable_threads(), 1, "the mask counts as well");
+        assert_eq!(m.clone().with_threads(7).usable_threads(), 7);
+        assert_eq!(m.clone().with_threads(0).usable_threads(), 1);
         m.cpu.logical = 0;
         assert_eq!(m.usable_threads(), 1);
     }

@@ -66,9 +66,9 @@ fn actual<T: Float + From<f32>>(
 
 /// This machine, but with two threads at the least.
 fn machine() -> Machine {
-    let mut machine = kernelwise_probe::machine();
-    machine.cpu.logical = machine.cpu.logical.max(2);
-    machine
+    let machine = kernelwise_probe::machine();
+    let threads = machine.usable_threads().max(2);
+    machine.with_threads(threads)
 }
 
 /// Compares all settings worth trying of one kernel with the reference.

@@ -9,10 +9,14 @@ use kernelwise_types::{
 
 use super::lanes::Number;
 
-/// This machine, asked once.
+/// This machine, asked once, as if it had two processors at the least.
 fn machine() -> &'static Machine {
     static MACHINE: OnceLock<Machine> = OnceLock::new();
-    MACHINE.get_or_init(kernelwise_probe::machine)
+    MACHINE.get_or_init(|| {
+        let machine = kernelwise_probe::machine();
+        let threads = machine.usable_threads().max(2);
+        machine.with_threads(threads)
+    })
 }
 
 /// What the elements are like.

@@ -1,7 +1,7 @@
 //! Softmax, normalisations and scans against the reference.
 
 use kernelwise_backend::{Call, Fault, Scratch, Setting};
-use kernelwise_types::{Reading, Refusal, TensorView, TensorViewMut, Workload};
+use kernelwise_types::{Refusal, TensorView, TensorViewMut, Workload};
 
 use super::kernels;
 use crate::isa::Level;
@@ -200,10 +200,7 @@ fn blocks_are_cut_where_threads_would_be_idle() {
 fn blocks_are_offered_where_they_matter() {
     let kernels = kernels(&Level::all()).unwrap();
     let kernel = named(&kernels, "cpu-scan-f32-blocked-portable");
-    let mut machine = kernelwise_probe::machine();
-    machine.cpu.logical = 4;
-    machine.limits.affinity = Reading::unknown("test");
-    machine.limits.cpu_quota = Reading::unknown("test");
+    let machine = kernelwise_probe::machine().with_threads(4);
     let offered = |text: &str, threads: u32| {
         let space = kernel.space(&text.parse().unwrap(), &machine);
         let settings = space

@@ -1,79 +1,27 @@
-//! What goes in, and whether what comes out is right.
+//! Whether a result is right, as far as can be told in passing.
 //!
-//! Kernels are proven by the conformance suite on small and awkward inputs. Here the question is coarser: did this contender,
-//! on this shape, do the work it is timed for? Results that are exact must be equal; others may differ by the rounding of
-//! their type, more for longer sums and for reduced precision, relative to the largest result.
+//! Kernels are proven by the [conformance suite](crate::conformance) on small and awkward inputs. Here the question is
+//! coarser: did this kernel, on this input, compute what it was asked for? Results that are exact must be equal; others may
+//! differ by the rounding of their type, more for longer sums and for reduced precision, relative to the largest result.
 
 use half::{bf16, f16};
-use kernelwise_backend::sample::{self, Arrangement, Tensor, Values};
 use kernelwise_types::op::{Operation, ReduceKind, SortKind};
-use kernelwise_types::{DType, Element, Numerics, ViewError, Workload};
+use kernelwise_types::{DType, Element, Numerics, TensorView, Workload};
 use num_complex::Complex;
 
-/// Inputs of a shape, drawn from a seed. Keys to sort are drawn from all values of their type: with few different keys every
-/// sort is quick.
-pub(crate) fn inputs(workload: &Workload, seed: u64) -> Result<Vec<Tensor>, ViewError> {
-    let mut inputs = sample::inputs(workload, Arrangement::Contiguous, Values::Ordinary, seed)?;
-    if let (Operation::Sort(_), Some(keys)) = (workload.operation(), inputs.first_mut()) {
-        scatter_keys(keys, seed)?;
-    }
-    Ok(inputs)
-}
-
-/// What lies in the outputs before a run: patterns no kernel would leave, or what the operation updates.
-pub(crate) fn outputs(workload: &Workload, seed: u64) -> Result<Vec<Tensor>, ViewError> {
-    sample::outputs(workload, Arrangement::Contiguous, Values::Ordinary, seed)
-}
-
-fn scatter_keys(keys: &mut Tensor, seed: u64) -> Result<(), ViewError> {
-    let mut state = seed;
-    // SplitMix64: every seed is good, and all bits of its output are.
-    let mut bits = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
-    macro_rules! fill {
-        ($($dtype:ident: $rust:ty = $value:expr;)*) => {
-            match keys.dtype() {
-                $(DType::$dtype => {
-                    let mut view = keys.view_mut()?;
-                    let value: fn(u64) -> $rust = $value;
-                    view.as_mut_slice::<$rust>()?.iter_mut().for_each(|key| *key = value(bits()));
-                })*
-                // The other types have few values, which the ordinary draw covers.
-                _ => {}
-            }
-        };
-    }
-    /// From −1 to 1.
-    fn unit(bits: u64) -> f64 {
-        (bits >> 11) as f64 / (1u64 << 52) as f64 - 1.0
-    }
-    fill! {
-        U16: u16 = |bits| bits as u16;
-        U32: u32 = |bits| bits as u32;
-        U64: u64 = |bits| bits;
-        I16: i16 = |bits| bits as i16;
-        I32: i32 = |bits| bits as i32;
-        I64: i64 = |bits| bits as i64;
-        F32: f32 = |bits| unit(bits) as f32;
-        F64: f64 = unit;
-    }
-    Ok(())
-}
+use crate::sample::Tensor;
 
 /// Whether every right kernel gives the same result. Equal keys may end in any order unless the sort is stable.
-pub(crate) fn is_unique(operation: &Operation) -> bool {
+pub fn is_unique(operation: &Operation) -> bool {
     !matches!(operation, Operation::Sort(sort) if !sort.stable && sort.kind != SortKind::Keys)
 }
 
 /// Whether `actual` is `expected` as far as the class of numerics promises; if not, the first place where it is not.
-pub(crate) fn compare(
+/// `inputs` are those it was computed from: results that happen to be small have the error of their terms.
+pub fn compare(
     workload: &Workload,
     numerics: Numerics,
+    inputs: &[TensorView<'_>],
     expected: &[Tensor],
     actual: &[Tensor],
 ) -> Result<(), String> {
@@ -84,19 +32,58 @@ pub(crate) fn compare(
             expected.len()
         ));
     }
+    let judged = Judged {
+        workload,
+        numerics,
+        least: least_scale(workload) * magnitude(workload, inputs),
+    };
     for (number, (expected, actual)) in expected.iter().zip(actual).enumerate() {
-        difference(workload, numerics, expected, actual)
-            .map_err(|what| format!("output {number}{what}"))?;
+        difference(&judged, expected, actual).map_err(|what| format!("output {number}{what}"))?;
     }
     Ok(())
 }
 
-fn difference(
-    workload: &Workload,
+/// What results are held against.
+struct Judged<'a> {
+    workload: &'a Workload,
     numerics: Numerics,
-    expected: &Tensor,
-    actual: &Tensor,
-) -> Result<(), String> {
+    /// The smallest scale of an error.
+    least: f64,
+}
+
+/// The size of one term of a result: the largest input, or the product of the largest of each factor. One without inputs.
+fn magnitude(workload: &Workload, inputs: &[TensorView<'_>]) -> f64 {
+    let largest = |view: &TensorView<'_>| -> Option<f64> {
+        macro_rules! largest {
+            ($($variant:ident = $rust:ty),*) => {
+                match view.dtype() {
+                    $(DType::$variant => {
+                        let values = view.iter::<$rust>().ok()?;
+                        let sizes = values.map(|value| size(value.parts())).filter(|s| s.is_finite());
+                        Some(sizes.fold(0.0, f64::max))
+                    })*
+                    _ => None,
+                }
+            };
+        }
+        largest!(
+            F16 = f16,
+            Bf16 = bf16,
+            F32 = f32,
+            F64 = f64,
+            Complex64 = Complex<f32>,
+            Complex128 = Complex<f64>
+        )
+    };
+    let sizes = inputs.iter().filter_map(largest);
+    let size = match workload.operation() {
+        Operation::Matmul(_) | Operation::Conv2d(_) | Operation::Conv3d(_) => sizes.product(),
+        _ => sizes.fold(0.0, f64::max),
+    };
+    if inputs.is_empty() { 1.0 } else { size }
+}
+
+fn difference(judged: &Judged<'_>, expected: &Tensor, actual: &Tensor) -> Result<(), String> {
     let dtype = expected.dtype();
     if actual.dtype() != dtype {
         return Err(format!(" is {}, not {dtype}", actual.dtype()));
@@ -104,7 +91,7 @@ fn difference(
     macro_rules! by_type {
         ($($variant:ident = $rust:ty),* $(,)?) => {
             match dtype {
-                $(DType::$variant => differ::<$rust>(workload, numerics, expected, actual),)*
+                $(DType::$variant => differ::<$rust>(judged, expected, actual),)*
             }
         };
     }
@@ -128,8 +115,7 @@ fn difference(
 }
 
 fn differ<T: Number>(
-    workload: &Workload,
-    numerics: Numerics,
+    judged: &Judged<'_>,
     expected: &Tensor,
     actual: &Tensor,
 ) -> Result<(), String> {
@@ -141,15 +127,15 @@ fn differ<T: Number>(
             expected.len()
         ));
     }
-    let bound = match (T::EPSILON, numerics) {
+    let bound = match (T::EPSILON, judged.numerics) {
         (None, _) | (_, Numerics::BitIdentical) => None,
         (Some(epsilon), numerics) => {
             let largest = expected
                 .iter()
                 .map(|e| size(e.parts()))
                 .filter(|s| s.is_finite());
-            let scale = largest.fold(least_scale(workload), f64::max);
-            Some(scale * epsilon * roundings(workload, numerics))
+            let scale = largest.fold(judged.least, f64::max);
+            Some(scale * epsilon * roundings(judged.workload, numerics))
         }
     };
     let wrong = expected.iter().zip(actual).position(|(e, a)| match bound {
@@ -269,13 +255,18 @@ numbers! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::{self, Arrangement, Values};
 
     fn workload(text: &str) -> Workload {
         text.parse().unwrap()
     }
 
+    fn outputs(workload: &Workload) -> Vec<Tensor> {
+        sample::outputs(workload, Arrangement::Contiguous, Values::Ordinary, 1).unwrap()
+    }
+
     fn tensor(workload: &Workload, values: &[f32]) -> Vec<Tensor> {
-        let mut outputs = outputs(workload, 1).unwrap();
+        let mut outputs = outputs(workload);
         let mut view = outputs[0].view_mut().unwrap();
         view.as_mut_slice::<f32>().unwrap().copy_from_slice(values);
         outputs
@@ -286,7 +277,13 @@ mod tests {
         let product = workload("matmul f32 1x100x2");
         let expected = tensor(&product, &[30.0, 0.01]);
         let check = |values: [f32; 2], numerics| {
-            compare(&product, numerics, &expected, &tensor(&product, &values))
+            compare(
+                &product,
+                numerics,
+                &[],
+                &expected,
+                &tensor(&product, &values),
+            )
         };
         assert_eq!(check([30.0, 0.01], Numerics::BitIdentical), Ok(()));
         assert_eq!(check([30.0001, 0.0101], Numerics::Reordered), Ok(()));
@@ -306,9 +303,18 @@ mod tests {
     fn untouched_outputs_are_wrong() {
         let product = workload("matmul f32 2x3x2");
         let expected = tensor(&product, &[1.0; 4]);
-        let untouched = outputs(&product, 1).unwrap();
-        assert!(compare(&product, Numerics::ReducedPrecision, &expected, &untouched).is_err());
-        assert!(compare(&product, Numerics::Reordered, &expected, &[]).is_err());
+        let untouched = outputs(&product);
+        assert!(
+            compare(
+                &product,
+                Numerics::ReducedPrecision,
+                &[],
+                &expected,
+                &untouched
+            )
+            .is_err()
+        );
+        assert!(compare(&product, Numerics::Reordered, &[], &expected, &[]).is_err());
     }
 
     /// A sum that happens to be near zero has the error of its terms.
@@ -317,27 +323,19 @@ mod tests {
         let sum = workload("reduce.sum f32 1000000");
         let (expected, actual) = (tensor(&sum, &[0.0]), tensor(&sum, &[0.01]));
         assert_eq!(
-            compare(&sum, Numerics::Reordered, &expected, &actual),
+            compare(&sum, Numerics::Reordered, &[], &expected, &actual),
             Ok(())
         );
         let far = tensor(&sum, &[2.0]);
-        assert!(compare(&sum, Numerics::Reordered, &expected, &far).is_err());
-    }
-
-    #[test]
-    fn keys_to_sort_are_many_different_ones_and_repeat_with_the_seed() {
-        for text in ["sort u32 4000", "sort f32 4000", "sort i64 4000"] {
-            let sort = workload(text);
-            let keys = |seed| {
-                let mut keys = inputs(&sort, seed).unwrap()[0].numbers();
-                keys.sort_by(|a, b| a[0].total_cmp(&b[0]));
-                keys.dedup();
-                keys
-            };
-            assert!(keys(1).len() > 3990, "{text}");
-            assert_eq!(keys(7), keys(7));
-            assert_ne!(keys(7), keys(8));
-        }
+        assert!(compare(&sum, Numerics::Reordered, &[], &expected, &far).is_err());
+        // Large terms have large errors, small ones small.
+        let judge = |size: f32, actual: f32| {
+            let terms = [size; 4];
+            let terms = TensorView::contiguous(&terms, "4".parse().unwrap()).unwrap();
+            let actual = tensor(&sum, &[actual]);
+            compare(&sum, Numerics::Reordered, &[terms], &expected, &actual).is_ok()
+        };
+        assert!(judge(1000.0, 10.0) && !judge(0.001, 0.01));
     }
 
     #[test]

@@ -1,0 +1,183 @@
+//! Features as small integers.
+//!
+//! A feature is cut where its values lie dense; each row is then a list of codes. Codes of different features never
+//! meet (each feature starts where the one before ended), so one array of sums serves all features, and a
+//! row points straight into it. Features with one value only are left out: they separate nothing.
+
+use std::ops::Range;
+
+use crate::table::Table;
+
+/// A table in codes.
+#[derive(Debug)]
+pub(super) struct Bins {
+    columns: Vec<Column>,
+    /// Row by row, one code per column.
+    codes: Vec<u16>,
+}
+
+/// A feature that tells rows apart.
+#[derive(Debug)]
+pub(super) struct Column {
+    /// Its place in the rows of the table.
+    pub(super) feature: u16,
+    /// The code of its lowest range.
+    first: u16,
+    /// Ascending; range i holds values up to `cuts[i]`, the last range what is above all.
+    cuts: Vec<f32>,
+}
+
+impl Column {
+    /// The codes of this feature.
+    pub(super) fn codes(&self) -> Range<usize> {
+        let first = usize::from(self.first);
+        first..first + self.cuts.len() + 1
+    }
+
+    /// The value that separates this code from the next, which belongs to this one.
+    pub(super) fn threshold(&self, code: u16) -> f32 {
+        self.cuts[usize::from(code - self.first)]
+    }
+}
+
+impl Bins {
+    /// Cuts every feature into at most `most` ranges. The caller sees to it that all codes fit in 16 bits.
+    pub(super) fn new(table: &Table, most: usize) -> Self {
+        let mut columns = Vec::new();
+        let mut first = 0;
+        for feature in 0..table.width() {
+            let cuts = cuts(table.column(feature).collect(), most);
+            if cuts.is_empty() {
+                continue;
+            }
+            let ranges = cuts.len() as u16 + 1;
+            columns.push(Column {
+                feature: feature as u16,
+                first,
+                cuts,
+            });
+            first += ranges;
+        }
+        let mut codes = Vec::with_capacity(table.len() * columns.len());
+        for (features, ..) in table.rows() {
+            codes.extend(columns.iter().map(|column| {
+                let value = features[usize::from(column.feature)];
+                let below = column.cuts.partition_point(|&cut| cut < value);
+                column.first + below as u16
+            }));
+        }
+        Self { columns, codes }
+    }
+
+    /// How many features tell rows apart.
+    pub(super) fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// How many codes there are over all features.
+    pub(super) fn len(&self) -> usize {
+        self.columns.last().map_or(0, |last| last.codes().end)
+    }
+
+    /// One of the features.
+    pub(super) fn column(&self, index: usize) -> &Column {
+        &self.columns[index]
+    }
+
+    /// The codes of a row, one per feature that tells rows apart.
+    #[inline]
+    pub(super) fn row(&self, row: usize) -> &[u16] {
+        let width = self.columns.len();
+        &self.codes[row * width..(row + 1) * width]
+    }
+}
+
+/// Where to cut: between all values if they are few, else so that every range holds about as many rows. A
+/// value that fills several ranges gets one.
+fn cuts(mut values: Vec<f32>, most: usize) -> Vec<f32> {
+    values.sort_unstable_by(f32::total_cmp);
+    let mut distinct: Vec<(f32, usize)> = Vec::new();
+    for &value in &values {
+        match distinct.last_mut() {
+            Some((last, count)) if *last == value => *count += 1,
+            _ => distinct.push((value, 1)),
+        }
+    }
+    let mut cuts = Vec::new();
+    let (mut left, mut held) = (values.len(), 0);
+    for pair in distinct.windows(2) {
+        let [(value, count), (next, after)] = pair else {
+            continue;
+        };
+        held += count;
+        let ranges = most - cuts.len();
+        // Fair shares of what is left; a heavy value ahead is better off in a range of its own.
+        let share = left as f64 / ranges as f64;
+        let full = held as f64 >= share || (held * 2) as f64 >= share && *after as f64 >= share;
+        if ranges > 1 && (distinct.len() <= most || full) {
+            cuts.push(between(*value, *next));
+            left -= held;
+            held = 0;
+        }
+    }
+    cuts
+}
+
+/// A number from `low` up to but not including `high`, in the middle if there is one.
+fn between(low: f32, high: f32) -> f32 {
+    let middle = low / 2.0 + high / 2.0;
+    if middle >= low && middle < high {
+        middle
+    } else {
+        low
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_values_are_kept_apart_and_many_are_shared_out() {
+        assert_eq!(cuts(vec![3.0, 1.0, 1.0, 2.0], 64), [1.5, 2.5]);
+        assert!(cuts(vec![7.0; 9], 64).is_empty());
+        let many = cuts((0..1000).map(|v| v as f32).collect(), 10);
+        assert_eq!(many.len(), 9);
+        for (index, cut) in many.iter().enumerate() {
+            let expected = 100.0 * (index + 1) as f32 - 0.5;
+            assert!((cut - expected).abs() <= 1.0, "{many:?}");
+        }
+    }
+
+    #[test]
+    fn a_heavy_value_does_not_use_up_the_ranges() {
+        // 900 rows of one value, then 100 values: nine ranges are left for these.
+        let values = (0..1000).map(|v| (v - 900).max(0) as f32).collect();
+        let cuts = cuts(values, 10);
+        assert_eq!(cuts[0], 0.5);
+        assert_eq!(cuts.len(), 9, "{cuts:?}");
+    }
+
+    #[test]
+    fn a_cut_never_equals_the_value_above_it() {
+        for low in [1.0_f32, -1.0, 0.0, 3e38, -3e38, 1e-45] {
+            let cut = between(low, low.next_up());
+            assert!(cut >= low && cut < low.next_up(), "{low}");
+        }
+        assert_eq!(between(-3e38, 3e38), 0.0);
+    }
+
+    #[test]
+    fn codes_agree_with_cuts_and_constant_features_are_left_out() {
+        let mut table = Table::new(3);
+        for value in [5.0, 1.0, 3.0] {
+            table.push(&[value, 8.0, -value], 0.0).unwrap();
+        }
+        let bins = Bins::new(&table, 64);
+        assert_eq!((bins.width(), bins.len()), (2, 6));
+        assert_eq!(bins.row(0), [2, 3]);
+        assert_eq!(bins.row(1), [0, 5]);
+        assert_eq!(bins.column(1).feature, 2);
+        assert_eq!(bins.column(1).threshold(3), -4.0);
+    }
+}

@@ -1,0 +1,177 @@
+//! Rows to learn from.
+//!
+//! What a model cannot learn from is refused here, row by row and by name, so that a fit has only one way
+//! left to fail on data: there is none.
+
+/// Rows of features with a target and a weight each. Every number in it is finite and every row has the same
+/// width.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    width: usize,
+    features: Vec<f32>,
+    targets: Vec<f32>,
+    weights: Vec<f32>,
+}
+
+/// A row that nothing can be learned from.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RowError {
+    /// It has more or fewer features than the others.
+    #[error(transparent)]
+    Width(#[from] WidthMismatch),
+    /// A feature is NaN or infinite.
+    #[error("feature {index} is {value}: features are finite numbers")]
+    Feature {
+        /// Its place in the row, counted from 0.
+        index: usize,
+        /// What was given.
+        value: f32,
+    },
+    /// The target is NaN or infinite, as is the logarithm of a time of zero.
+    #[error("the target is {0}: targets are finite numbers")]
+    Target(f32),
+    /// The weight is not a positive finite number.
+    #[error("the weight is {0}: weights are positive finite numbers")]
+    Weight(f32),
+}
+
+/// A row of features whose length is not what the table or the model was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a row of {given} features where {expected} belong")]
+pub struct WidthMismatch {
+    /// How many features a row has.
+    pub expected: usize,
+    /// How many were given.
+    pub given: usize,
+}
+
+impl WidthMismatch {
+    /// Fails unless the row has the expected number of features.
+    #[inline]
+    pub(crate) fn check(expected: usize, row: &[f32]) -> Result<(), Self> {
+        let given = row.len();
+        if given == expected {
+            Ok(())
+        } else {
+            Err(Self { expected, given })
+        }
+    }
+}
+
+impl Table {
+    /// An empty table for rows of so many features.
+    pub const fn new(width: usize) -> Self {
+        Self {
+            width,
+            features: Vec::new(),
+            targets: Vec::new(),
+            weights: Vec::new(),
+        }
+    }
+
+    /// Adds a row of weight 1.
+    pub fn push(&mut self, features: &[f32], target: f32) -> Result<(), RowError> {
+        self.push_weighted(features, target, 1.0)
+    }
+
+    /// Adds a row that counts as much as `weight` rows of weight 1. A row that is refused leaves the table as
+    /// it was.
+    pub fn push_weighted(
+        &mut self,
+        features: &[f32],
+        target: f32,
+        weight: f32,
+    ) -> Result<(), RowError> {
+        WidthMismatch::check(self.width, features)?;
+        if let Some(index) = features.iter().position(|value| !value.is_finite()) {
+            let value = features[index];
+            return Err(RowError::Feature { index, value });
+        }
+        if !target.is_finite() {
+            return Err(RowError::Target(target));
+        }
+        if !(weight.is_finite() && weight > 0.0) {
+            return Err(RowError::Weight(weight));
+        }
+        self.features.extend_from_slice(features);
+        self.targets.push(target);
+        self.weights.push(weight);
+        Ok(())
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+
+    /// How many features a row has.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The features, target and weight of every row, in the order they came.
+    pub fn rows(&self) -> impl Iterator<Item = (&[f32], f32, f32)> {
+        let answers = self.targets.iter().zip(&self.weights);
+        answers.enumerate().map(|(row, (&target, &weight))| {
+            let start = row * self.width;
+            (&self.features[start..start + self.width], target, weight)
+        })
+    }
+
+    /// The column of one feature.
+    pub(crate) fn column(&self, feature: usize) -> impl Iterator<Item = f32> {
+        let values = self.features.iter().skip(feature);
+        values.step_by(self.width.max(1)).copied()
+    }
+
+    /// The targets, in the order of the rows.
+    pub(crate) fn targets(&self) -> &[f32] {
+        &self.targets
+    }
+
+    /// The weights, in the order of the rows.
+    pub(crate) fn weights(&self) -> &[f32] {
+        &self.weights
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_learned_from_is_refused_by_name_and_leaves_no_trace() {
+        let mut table = Table::new(2);
+        table.push(&[1.0, 2.0], 3.0).unwrap();
+        let before = table.clone();
+        let ragged = WidthMismatch {
+            expected: 2,
+            given: 1,
+        };
+        assert_eq!(table.push(&[1.0], 3.0), Err(RowError::Width(ragged)));
+        let nan = table.push(&[1.0, f32::NAN], 3.0).unwrap_err();
+        assert!(nan.to_string().starts_with("feature 1 is NaN"), "{nan}");
+        let zero_time = table.push(&[1.0, 2.0], 0.0_f32.ln());
+        assert_eq!(zero_time, Err(RowError::Target(f32::NEG_INFINITY)));
+        for weight in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+            let refused = table.push_weighted(&[1.0, 2.0], 3.0, weight);
+            assert!(matches!(refused, Err(RowError::Weight(_))), "{weight}");
+        }
+        assert_eq!(table, before);
+    }
+
+    #[test]
+    fn columns_are_the_rows_turned() {
+        let mut table = Table::new(2);
+        table.push(&[1.0, 2.0], 0.0).unwrap();
+        table.push(&[3.0, 4.0], 0.0).unwrap();
+        assert_eq!(table.column(0).collect::<Vec<_>>(), [1.0, 3.0]);
+        assert_eq!(table.column(1).collect::<Vec<_>>(), [2.0, 4.0]);
+    }
+}

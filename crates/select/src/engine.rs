@@ -1,0 +1,556 @@
+//! From a key to a choice in nanoseconds, and from a sample to a better choice in the background.
+//!
+//! A [`Case`] is one workload with its candidates. What callers read of it is one word, [`Case::word`]: who serves, who is to
+//! be tried, how often to take the time. The learner writes that word; nobody waits for anybody. Each thread keeps
+//! the cases it meets in a table of its own, so that a hit touches no memory another thread writes to: no lock, no
+//! allocation, no counter that is shared. Only the first call of a case, on each thread, takes the longer way.
+//!
+//! Calls that were timed go to a queue of fixed size; the learner takes them from there
+//! ([`settle`](Engine::settle)). A queue that is full drops what comes and counts it.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crossbeam_queue::ArrayQueue;
+use kernelwise_measure::Clock;
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+
+use crate::budget::Ledger;
+use crate::key::Key;
+use crate::learn::{Event, Facts, Learned, Rules, Sample};
+
+/// Samples that wait for the learner at most.
+const QUEUE: usize = 4096;
+
+/// Events that are kept for those who ask.
+const EVENTS: usize = 1024;
+
+/// A case before it is known.
+pub(crate) struct NewCase {
+    /// What it is called in reports.
+    pub(crate) name: String,
+    /// What is known of the candidates beforehand.
+    pub(crate) facts: Vec<Facts>,
+    /// Which of them may not serve.
+    pub(crate) barred: Vec<bool>,
+    /// Whatever the owner needs to run them.
+    pub(crate) payload: Box<dyn Any + Send + Sync>,
+}
+
+/// One workload with its candidates.
+pub(crate) struct Case {
+    pub(crate) key: Key,
+    pub(crate) name: String,
+    pub(crate) payload: Box<dyn Any + Send + Sync>,
+    word: AtomicU64,
+    /// Calls that were counted so far; each thread adds its own when it takes the time.
+    calls: AtomicU64,
+    /// When it was last seen in use, by a count of uses.
+    used: AtomicU64,
+    learned: Mutex<Learned>,
+}
+
+impl std::fmt::Debug for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Case").field("name", &self.name).finish()
+    }
+}
+
+/// What callers read: bits 0 to 15 who serves, 16 to 31 who is to be tried plus one, 32 to 39 the logarithm of the
+/// period, 40 whether there is anybody at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Word(u64);
+
+impl Word {
+    const SOMEBODY: u64 = 1 << 40;
+
+    fn of(learned: &Learned, rules: &Rules) -> Self {
+        let Some(choice) = learned.choice() else {
+            return Self(0);
+        };
+        let trial = learned
+            .trial()
+            .map_or(0, |trial| trial.candidate as u64 + 1);
+        let period = u64::from(learned.period(rules).trailing_zeros());
+        Self(choice.serves as u64 | trial << 16 | period << 32 | Self::SOMEBODY)
+    }
+
+    fn serves(self) -> usize {
+        (self.0 & 0xffff) as usize
+    }
+
+    fn tried(self) -> Option<usize> {
+        ((self.0 >> 16 & 0xffff) as usize).checked_sub(1)
+    }
+
+    fn without_trial(self) -> Self {
+        Self(self.0 & !(0xffff << 16))
+    }
+
+    /// One less than the period, a power of two.
+    fn mask(self) -> u32 {
+        (1 << (self.0 >> 32 & 0xff)) - 1
+    }
+}
+
+/// A case in a thread's own table.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) case: Arc<Case>,
+    /// Calls of this thread since it last took the time.
+    calls: Cell<u32>,
+}
+
+/// What one call is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pick {
+    pub(crate) candidate: usize,
+    /// Calls that its time would stand for; zero if nobody wants to know it.
+    pub(crate) calls: u32,
+    pub(crate) trial: bool,
+}
+
+impl Seat {
+    pub(crate) fn new(case: Arc<Case>) -> Self {
+        Self {
+            case,
+            calls: Cell::new(0),
+        }
+    }
+
+    /// Who computes this call; `None` if nobody may.
+    #[inline]
+    pub(crate) fn pick(&self) -> Option<Pick> {
+        let word = Word(self.case.word.load(Ordering::Relaxed));
+        let calls = self.calls.get() + 1;
+        if calls & word.mask() != 0 && word.0 >> 16 & 0xffff == 0 {
+            self.calls.set(calls);
+            return Some(Pick {
+                candidate: word.serves(),
+                calls: 0,
+                trial: false,
+            });
+        }
+        self.timed(word, calls)
+    }
+
+    /// A call whose time is wanted, perhaps a trial.
+    #[cold]
+    fn timed(&self, word: Word, calls: u32) -> Option<Pick> {
+        if word.0 & Word::SOMEBODY == 0 {
+            return None;
+        }
+        self.calls.set(0);
+        self.case.calls.fetch_add(calls.into(), Ordering::Relaxed);
+        let trial = word.tried().filter(|_| {
+            // One call takes a trial, however many see it.
+            let taken = word.without_trial().0;
+            let order = Ordering::Relaxed;
+            let exchange = self.case.word.compare_exchange(word.0, taken, order, order);
+            exchange.is_ok()
+        });
+        Some(Pick {
+            candidate: trial.unwrap_or(word.serves()),
+            calls,
+            trial: trial.is_some(),
+        })
+    }
+}
+
+impl Drop for Seat {
+    /// What was not counted yet is counted now.
+    fn drop(&mut self) {
+        self.case
+            .calls
+            .fetch_add(self.calls.get().into(), Ordering::Relaxed);
+    }
+}
+
+/// A thread's own table: open addressing, at most half full.
+#[derive(Debug)]
+struct Table {
+    engine: u64,
+    generation: u64,
+    places: Vec<Option<(Key, Rc<Seat>)>>,
+    filled: usize,
+}
+
+impl Table {
+    fn new(engine: u64, generation: u64) -> Self {
+        Self {
+            engine,
+            generation,
+            places: std::iter::repeat_with(|| None).take(64).collect(),
+            filled: 0,
+        }
+    }
+
+    #[inline]
+    fn get(&self, key: Key) -> Option<&Rc<Seat>> {
+        let mask = self.places.len() - 1;
+        let mut place = key.place(mask);
+        loop {
+            match &self.places[place] {
+                Some((known, seat)) if *known == key => return Some(seat),
+                Some(_) => place = (place + 1) & mask,
+                None => return None,
+            }
+        }
+    }
+
+    fn insert(&mut self, key: Key, seat: Rc<Seat>, capacity: usize) {
+        if self.filled >= capacity {
+            // Rare: the shared map still has them.
+            let size = self.places.len();
+            self.places.clear();
+            self.places.resize_with(size, || None);
+            self.filled = 0;
+        }
+        if 2 * (self.filled + 1) > self.places.len() {
+            let larger = 2 * self.places.len();
+            let old = std::mem::take(&mut self.places);
+            self.places.resize_with(larger, || None);
+            for (key, seat) in old.into_iter().flatten() {
+                self.put(key, seat);
+            }
+        }
+        self.put(key, seat);
+        self.filled += 1;
+    }
+
+    fn put(&mut self, key: Key, seat: Rc<Seat>) {
+        let mask = self.places.len() - 1;
+        let mut place = key.place(mask);
+        while self.places[place].is_some() {
+            place = (place + 1) & mask;
+        }
+        self.places[place] = Some((key, seat));
+    }
+}
+
+thread_local! {
+    /// One table for each engine that this thread uses, the last used first.
+    static TABLES: RefCell<Vec<Table>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Numbers for engines, so that a thread's tables are never taken for another's.
+static ENGINES: AtomicU64 = AtomicU64::new(1);
+
+/// What learning shares between cases.
+#[derive(Debug)]
+struct Learning {
+    ledger: Ledger,
+    random: Pcg64Mcg,
+    events: std::collections::VecDeque<(String, Event)>,
+}
+
+/// A sample on its way to the learner.
+#[derive(Debug)]
+struct Report {
+    case: Arc<Case>,
+    sample: Sample,
+}
+
+/// All cases of one selector.
+pub(crate) struct Engine {
+    number: u64,
+    /// Changes whenever tables of threads must be thrown away.
+    generation: AtomicU64,
+    pub(crate) rules: Rules,
+    pub(crate) clock: Arc<dyn Clock + Send + Sync>,
+    capacity: usize,
+    /// Learns, but goes on serving what it began with.
+    shadow: bool,
+    cases: Mutex<HashMap<Key, Arc<Case>>>,
+    uses: AtomicU64,
+    queue: ArrayQueue<Report>,
+    dropped: AtomicU64,
+    evicted: AtomicU64,
+    learning: Mutex<Learning>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("number", &self.number)
+            .finish()
+    }
+}
+
+/// What was locked by a thread that panicked is as good as before: every change is made in one step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Engine {
+    pub(crate) fn new(
+        rules: Rules,
+        clock: Arc<dyn Clock + Send + Sync>,
+        seed: u64,
+        capacity: usize,
+        shadow: bool,
+    ) -> Self {
+        Self {
+            number: ENGINES.fetch_add(1, Ordering::Relaxed),
+            generation: AtomicU64::new(0),
+            rules,
+            clock,
+            capacity: capacity.max(1),
+            shadow,
+            cases: Mutex::default(),
+            uses: AtomicU64::new(0),
+            queue: ArrayQueue::new(QUEUE),
+            dropped: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+            learning: Mutex::new(Learning {
+                ledger: Ledger::default(),
+                random: Pcg64Mcg::seed_from_u64(seed),
+                events: std::collections::VecDeque::new(),
+            }),
+        }
+    }
+
+    /// This thread's seat at a case; `make` says what a new one is like.
+    #[inline]
+    pub(crate) fn seat<E>(
+        &self,
+        key: Key,
+        make: impl FnOnce() -> Result<NewCase, E>,
+    ) -> Result<Rc<Seat>, E> {
+        let generation = self.generation.load(Ordering::Acquire);
+        let found = TABLES.with_borrow(|tables| {
+            let table = tables.first()?;
+            let mine = table.engine == self.number && table.generation == generation;
+            mine.then(|| table.get(key).cloned()).flatten()
+        });
+        match found {
+            Some(seat) => Ok(seat),
+            None => self.sit(key, generation, make),
+        }
+    }
+
+    /// The longer way to a seat.
+    #[cold]
+    fn sit<E>(
+        &self,
+        key: Key,
+        generation: u64,
+        make: impl FnOnce() -> Result<NewCase, E>,
+    ) -> Result<Rc<Seat>, E> {
+        // Nothing is locked while the owner, whose kernels may be anybody's code, says what the case is like.
+        let known = lock(&self.cases).get(&key).cloned();
+        let case = match known {
+            Some(case) => case,
+            None => self.add(key, make()?),
+        };
+        let now = self.uses.fetch_add(1, Ordering::Relaxed);
+        case.used.store(now, Ordering::Relaxed);
+        let seat = Rc::new(Seat::new(case));
+        let kept = Rc::clone(&seat);
+        let out = TABLES.with_borrow_mut(|tables| {
+            let mut out = Vec::new();
+            match tables.iter().position(|table| table.engine == self.number) {
+                Some(place) => tables.swap(0, place),
+                None => tables.insert(0, Table::new(self.number, generation)),
+            }
+            if let Some(table) = tables.first_mut() {
+                if table.generation != generation {
+                    out.push(std::mem::replace(
+                        table,
+                        Table::new(self.number, generation),
+                    ));
+                }
+                if table.get(key).is_none() {
+                    table.insert(key, kept, self.capacity);
+                }
+            }
+            /// Engines whose tables a thread keeps.
+            const ENGINES_OF_A_THREAD: usize = 8;
+            if tables.len() > ENGINES_OF_A_THREAD {
+                out.extend(tables.drain(ENGINES_OF_A_THREAD..));
+            }
+            out
+        });
+        // Cases that nobody knows any more end here, after the borrow: their payloads may be anybody's code.
+        drop(out);
+        Ok(seat)
+    }
+
+    fn add(&self, key: Key, new: NewCase) -> Arc<Case> {
+        let mut learned = Learned::new(new.facts, &self.rules);
+        for (candidate, barred) in new.barred.into_iter().enumerate() {
+            if barred {
+                learned.bar(candidate, true, &self.rules);
+            }
+        }
+        let case = Arc::new(Case {
+            key,
+            name: new.name,
+            payload: new.payload,
+            word: AtomicU64::new(Word::of(&learned, &self.rules).0),
+            calls: AtomicU64::new(0),
+            used: AtomicU64::new(self.uses.load(Ordering::Relaxed)),
+            learned: Mutex::new(learned),
+        });
+        let mut evicted = Vec::new();
+        let mut cases = lock(&self.cases);
+        if cases.len() >= self.capacity {
+            // Those used longest ago, a few at a time, so that it is seldom done.
+            let mut ages: Vec<(u64, Key)> = cases
+                .values()
+                .map(|case| (case.used.load(Ordering::Relaxed), case.key))
+                .collect();
+            ages.sort_unstable();
+            for (_, key) in ages.into_iter().take((self.capacity / 16).max(1)) {
+                evicted.extend(cases.remove(&key));
+            }
+        }
+        // Somebody else may have been faster.
+        let case = Arc::clone(cases.entry(key).or_insert(case));
+        drop(cases);
+        let count = evicted.len() as u64;
+        if count > 0 {
+            self.evicted.fetch_add(count, Ordering::Relaxed);
+            self.renew();
+        }
+        case
+    }
+
+    /// Makes every thread look its cases up anew.
+    fn renew(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Forgets the cases for which `gone` holds.
+    pub(crate) fn forget(&self, gone: impl Fn(&Case) -> bool) {
+        let out: Vec<Arc<Case>> = {
+            let mut cases = lock(&self.cases);
+            cases
+                .extract_if(|_, case| gone(case))
+                .map(|(_, case)| case)
+                .collect()
+        };
+        if !out.is_empty() {
+            self.renew();
+        }
+    }
+
+    /// Takes note of a call that was timed; waits for nobody.
+    pub(crate) fn observe(&self, case: &Arc<Case>, sample: Sample) {
+        let report = Report {
+            case: Arc::clone(case),
+            sample,
+        };
+        if let Err(report) = self.queue.push(report) {
+            self.settle();
+            if self.queue.push(report).is_err() {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether samples wait.
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Learns from what waits, unless another thread is at it. Returns how many samples it took.
+    pub(crate) fn settle(&self) -> usize {
+        let Ok(mut learning) = self.learning.try_lock() else {
+            return 0;
+        };
+        let mut taken = 0;
+        // Those that come in meanwhile are for the next time.
+        for _ in 0..QUEUE {
+            let Some(Report { case, sample }) = self.queue.pop() else {
+                break;
+            };
+            taken += 1;
+            let Learning {
+                ledger,
+                random,
+                events,
+            } = &mut *learning;
+            let mut learned = lock(&case.learned);
+            let asked = learned.trial();
+            let seen = Word(case.word.load(Ordering::Relaxed)).tried();
+            let news = learned.learn(&sample, &self.rules, ledger, random);
+            let mut word = Word::of(&learned, &self.rules);
+            // A trial that a call has taken is under way, and not offered to another.
+            if asked.is_some() && seen.is_none() && learned.trial() == asked && !sample.trial {
+                word = word.without_trial();
+            }
+            if !self.shadow {
+                case.word.store(word.0, Ordering::Relaxed);
+            }
+            drop(learned);
+            let now = self.uses.fetch_add(1, Ordering::Relaxed);
+            case.used.store(now, Ordering::Relaxed);
+            for event in news {
+                tracing::debug!(case = %case.name, ?event, "learned");
+                if events.len() == EVENTS {
+                    events.pop_front();
+                }
+                events.push_back((case.name.clone(), event));
+            }
+        }
+        taken
+    }
+
+    /// Bars a candidate of a case or lets it in.
+    pub(crate) fn bar(&self, case: &Case, candidate: usize, barred: bool) {
+        let mut learned = lock(&case.learned);
+        learned.bar(candidate, barred, &self.rules);
+        case.word
+            .store(Word::of(&learned, &self.rules).0, Ordering::Relaxed);
+    }
+
+    /// What is known of a case.
+    pub(crate) fn learned(&self, case: &Case) -> Learned {
+        lock(&case.learned).clone()
+    }
+
+    /// All cases, by name.
+    pub(crate) fn cases(&self) -> Vec<Arc<Case>> {
+        let mut cases: Vec<_> = lock(&self.cases).values().cloned().collect();
+        cases.sort_by(|a, b| a.name.cmp(&b.name).then(a.key.cmp(&b.key)));
+        cases
+    }
+
+    pub(crate) fn case(&self, key: Key) -> Option<Arc<Case>> {
+        lock(&self.cases).get(&key).cloned()
+    }
+
+    pub(crate) fn ledger(&self) -> Ledger {
+        lock(&self.learning).ledger
+    }
+
+    pub(crate) fn events(&self) -> Vec<(String, Event)> {
+        lock(&self.learning).events.iter().cloned().collect()
+    }
+
+    /// Samples that found the queue full, and cases that made room for others.
+    pub(crate) fn losses(&self) -> (u64, u64) {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (read(&self.dropped), read(&self.evicted))
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Case {
+    /// Calls that were counted so far.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+use std::convert::Infallible;
+use std::sync::atomic::AtomicUsize;
+use std::thread;
+
+use kernelwise_measure::ScriptedClock;
+
+use super::*;
+use crate::belief::Expected;
+
+fn engine(capacity: usize) -> Engine {
+    let clock = Arc::new(ScriptedClock::new());
+    Engine::new(Rules::default(), clock, 1, capacity, false)
+}
+
+fn facts(times: &[f64]) -> Vec<Facts> {
+    let fact = |time: &f64| Facts {
+        expected: Some(Expected {
+            mean: time.ln(),
+            sd: 1.0,
+        }),
+        modelled: None,
+        workspace: 0,
+        efficiency: None,
+    };
+    times.iter().map(fact).collect()
+}
+
+fn new_case(name: &str, times: &[f64]) -> NewCase {
+    NewCase {
+        name: name.to_owned(),
+        facts: facts(times),
+        barred: vec![false; times.len()],
+        payload: Box::new(()),
+    }
+}
+
+fn seat(engine: &Engine, name: &str, times: &[f64]) -> Rc<Seat> {
+    let made = || Ok::<_, Infallible>(new_case(name, times));
+    engine.seat(Key::of(name), made).unwrap()
+}
+
+fn sample(pick: Pick, time_ns: f64) -> Sample {
+    Sample {
+        candidate: pick.candidate,
+        time_ns,
+        calls: pick.calls,
+        trial: pick.trial,
+        at_ns: 0,
+    }
+}
+
+#[test]
+fn a_case_is_made_once_and_then_found() {
+    let engine = engine(100);
+    let made = AtomicUsize::new(0);
+    for _ in 0..3 {
+        let make = || {
+            made.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Infallible>(new_case("one", &[5.0, 3.0]))
+        };
+        let seat = engine.seat(Key::of("one"), make).unwrap();
+        assert_eq!(seat.pick().unwrap().candidate, 1);
+    }
+    assert_eq!(made.load(Ordering::Relaxed), 1);
+    let failed = engine.seat(Key::of("two"), || Err("no kernel"));
+    assert_eq!(failed.unwrap_err(), "no kernel");
+}
+
+#[test]
+fn what_is_learned_changes_what_is_picked() {
+    let engine = engine(100);
+    let seat = seat(&engine, "one", &[100.0, 300.0]);
+    let times = [5000.0, 200.0];
+    for _ in 0..200 {
+        let pick = seat.pick().unwrap();
+        if pick.calls > 0 {
+            engine.observe(&seat.case, sample(pick, times[pick.candidate]));
+        }
+        engine.settle();
+    }
+    assert_eq!(seat.pick().unwrap().candidate, 1);
+    // Short calls are seldom timed, and all of them are counted.
+    let timed = (0..800).filter(|_| seat.pick().unwrap().calls > 0).count();
+    assert!((90..=110).contains(&timed), "{timed} of 800");
+    let case = Arc::clone(&seat.case);
+    drop(seat);
+    engine.forget(|_| true);
+    TABLES.with_borrow_mut(Vec::clear);
+    assert_eq!(case.calls(), 200 + 1 + 800);
+}
+
+#[test]
+fn a_trial_is_taken_by_one_call() {
+    let engine = engine(100);
+    let seat = seat(&engine, "one", &[1000.0, 900.0, 800.0]);
+    let mut trials = 0;
+    for _ in 0..50 {
+        let pick = seat.pick().unwrap();
+        trials += usize::from(pick.trial);
+        let again = seat.pick().unwrap();
+        assert!(!(pick.trial && again.trial), "two calls took one trial");
+        engine.observe(&seat.case, sample(again, 1000.0));
+        engine.settle();
+        if pick.trial {
+            // While it is under way it is not offered again.
+            assert!(!seat.pick().unwrap().trial);
+            engine.observe(&seat.case, sample(pick, 950.0));
+            engine.settle();
+        }
+    }
+    assert!(trials > 0);
+}
+
+#[test]
+fn those_used_longest_ago_make_room() {
+    let engine = engine(32);
+    for i in 0..100 {
+        seat(&engine, &format!("case {i}"), &[1.0]);
+        // This one is always in use.
+        seat(&engine, "often", &[1.0]);
+    }
+    let names: Vec<String> = engine.cases().iter().map(|c| c.name.clone()).collect();
+    assert!(names.len() <= 32);
+    assert!(names.contains(&"often".to_owned()) && names.contains(&"case 99".to_owned()));
+    assert!(!names.contains(&"case 3".to_owned()));
+    assert!(engine.losses().1 >= 69);
+}
+
+#[test]
+fn nobody_left_is_nobody_picked() {
+    let engine = engine(100);
+    let seat = seat(&engine, "one", &[1.0, 2.0]);
+    engine.bar(&seat.case, 0, true);
+    assert_eq!(seat.pick().unwrap().candidate, 1);
+    engine.bar(&seat.case, 1, true);
+    assert_eq!(seat.pick(), None);
+    engine.bar(&seat.case, 0, false);
+    assert_eq!(seat.pick().unwrap().candidate, 0);
+}
+
+#[test]
+fn a_full_queue_learns_or_counts_what_it_drops() {
+    let engine = engine(100);
+    let seat = seat(&engine, "one", &[1000.0]);
+    let pick = seat.pick().unwrap();
+    {
+        // Somebody is learning and takes long.
+        let _busy = lock(&engine.learning);
+        for _ in 0..QUEUE + 10 {
+            engine.observe(&seat.case, sample(pick, 1000.0));
+        }
+        assert_eq!(engine.losses().0, 10);
+    }
+    for _ in 0..10 {
+        engine.observe(&seat.case, sample(pick, 1000.0));
+    }
+    assert_eq!(engine.losses().0, 10);
+    while engine.is_behind() {
+        engine.settle();
+    }
+    let learned = engine.learned(&seat.case);
+    assert_eq!(learned.tally(0).unwrap().samples(), QUEUE as u64 + 10);
+}
+
+/// A million choices by two threads while cases come and go.
+#[test]
+fn two_threads_lose_nothing() {
+    const CALLS: u64 = 500_000;
+    let engine = Arc::new(engine(1000));
+    let work = |engine: Arc<Engine>| {
+        for i in 0..CALLS {
+            let seat = seat(&engine, ["a", "b", "c"][i as usize % 3], &[20.0, 30.0]);
+            let pick = seat.pick().unwrap();
+            if pick.calls > 0 && i % 64 < 3 {
+                engine.observe(&seat.case, sample(pick, 20.0));
+                engine.settle();
+            }
+            if i == CALLS / 2 {
+                engine.renew();
+            }
+        }
+    };
+    let threads = [0, 1].map(|_| {
+        let engine = Arc::clone(&engine);
+        thread::spawn(move || work(engine))
+    });
+    // To the very end: a thread adds what it counted when its own tables go.
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let calls: u64 = engine.cases().iter().map(|case| case.calls()).sum();
+    assert_eq!(calls, 2 * CALLS);
+}
+
+#[test]
+fn a_shadow_learns_and_changes_nothing() {
+    let clock = Arc::new(ScriptedClock::new());
+    let engine = Engine::new(Rules::default(), clock, 1, 10, true);
+    let seat = seat(&engine, "one", &[10.0, 20.0]);
+    for _ in 0..100 {
+        let pick = seat.pick().unwrap();
+        assert_eq!((pick.candidate, pick.trial), (0, false));
+        engine.observe(&seat.case, sample(pick, 1e6));
+        engine.settle();
+    }
+    assert!(engine.learned(&seat.case).tally(0).unwrap().samples() > 90);
+}

@@ -1,0 +1,521 @@
+//! What one workload's calls teach: who serves from now on, what is tried next, and whether something changed.
+//!
+//! All of it is arithmetic on samples that are handed in, with the time they were taken and a source of random numbers: no
+//! clock, no threads, no kernels. The same samples and seed give the same choices.
+//!
+//! # Two kinds of slow
+//!
+//! A sample that lies far from what its kernel used to take says that something changed, not what: the kernel, or the
+//! machine under all kernels. A sum of such distances (CUSUM) tells change from noise. Then the next call goes to the
+//! runner-up. If that one is slower by as much, the machine changed: all times are moved, and nobody is
+//! replaced. If it is not, the kernel changed: what was known of it counts no more, and the choice is made anew.
+
+use rand::Rng;
+
+use crate::belief::{Belief, Expected, Tally, below, chance_within};
+use crate::budget::{Budget, Ledger};
+use crate::policy::{Choice, Contender, Policy};
+
+/// How learning is done, the same for all workloads.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rules {
+    /// How choices are made.
+    pub policy: Policy,
+    /// Candidates closer than this are as good as each other, in ln t.
+    pub zone: f64,
+    /// What trials may cost.
+    pub budget: Budget,
+    /// After this time, measurements weigh half; in nanoseconds.
+    pub half_life_ns: f64,
+    /// What timing one call costs, in nanoseconds.
+    pub timing_ns: f64,
+}
+
+/// A change of this many standard deviations counts in full; less is taken for noise.
+const SLACK: f64 = 1.0;
+/// No sample counts for more standard deviations than this: one alone is never a change.
+const MOST: f64 = 4.0;
+/// Where the sum says that something changed: three samples far out, or many a little.
+const ALARM: f64 = 8.0;
+/// How far apart kernels of one workload are when nothing is known of them, in ln t: a factor of e.
+const UNKNOWN_SD: f64 = 1.0;
+/// Samples a kernel must have before its changes are noticed.
+const SETTLED: f64 = 3.0;
+/// Samples after which a trial that nobody told the time of is given up.
+const PATIENCE: u32 = 64;
+/// Share of a call's time that timing it may take on average.
+const TIMING_SHARE: f64 = 0.01;
+/// At least one call in so many is timed: what is seldom looked at changes unnoticed.
+pub(crate) const LONGEST_PERIOD: u32 = 8;
+
+/// What is fixed about a candidate on this workload.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Facts {
+    /// What is expected of it before it runs; if nothing is, it is taken to be like those that ran.
+    pub expected: Option<Expected>,
+    /// What a trained model says.
+    pub modelled: Option<Expected>,
+    /// Scratch memory it needs, in bytes.
+    pub workspace: u64,
+    /// Share of the roofline it is said to reach, where known.
+    pub efficiency: Option<f64>,
+}
+
+/// One candidate: what is known of it.
+#[derive(Debug, Clone)]
+struct Track {
+    facts: Facts,
+    tally: Tally,
+    slower: Cusum,
+    faster: Cusum,
+    barred: bool,
+}
+
+/// A one-sided cumulative sum, with what was known when it began to rise and the samples at its top: those before may
+/// still be of the old kind.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cusum {
+    sum: f64,
+    before: Tally,
+    latest: [f64; 3],
+}
+
+impl Cusum {
+    /// Adds a distance in standard deviations, in the direction that is watched; true if it is too much.
+    fn push(&mut self, distance: f64, y: f64, known: &Tally) -> bool {
+        if self.sum == 0.0 {
+            (self.before, self.latest) = (*known, [y; 3]);
+        }
+        self.sum = (self.sum + distance.min(MOST) - SLACK).max(0.0);
+        self.latest.rotate_left(1);
+        self.latest[2] = y;
+        self.sum >= ALARM
+    }
+
+    /// The latest samples, as all there is.
+    fn since(&self) -> Tally {
+        let mut since = self.before;
+        since.restart(&self.latest);
+        since
+    }
+
+    /// How far they lie from what was known before, in ln t.
+    fn by(&self) -> f64 {
+        let ends = self.since().mean().zip(self.before.mean());
+        ends.map_or(0.0, |(since, before)| since - before)
+    }
+}
+
+/// A candidate that seems to have changed, until the runner-up has told.
+#[derive(Debug, Clone, Copy)]
+struct Suspect {
+    candidate: usize,
+    witness: usize,
+    /// How much slower it is, in ln t.
+    by: f64,
+}
+
+/// A call that is to go to another candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trial {
+    /// Who is tried.
+    pub candidate: usize,
+    /// Whether it is asked because another one changed.
+    pub witness: bool,
+}
+
+/// A call that was timed.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// Who ran.
+    pub candidate: usize,
+    /// How long it took, in nanoseconds.
+    pub time_ns: f64,
+    /// Calls it stands for: itself, and those before it that were not timed.
+    pub calls: u32,
+    /// Whether it was a trial.
+    pub trial: bool,
+    /// When, in nanoseconds of the injected clock.
+    pub at_ns: u64,
+}
+
+/// Something worth telling.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// Another candidate serves.
+    Switched {
+        /// Who served.
+        from: usize,
+        /// Who serves now.
+        to: usize,
+    },
+    /// One candidate became slower or faster.
+    Changed {
+        /// Which.
+        candidate: usize,
+        /// By this factor.
+        factor: f64,
+    },
+    /// All became slower or faster together.
+    Common {
+        /// By this factor.
+        factor: f64,
+    },
+}
+
+/// What is known of one workload.
+#[derive(Debug, Clone)]
+pub struct Learned {
+    tracks: Vec<Track>,
+    choice: Option<Choice>,
+    trial: Option<Trial>,
+    /// Samples that came since the trial was asked for, and were not it.
+    waiting: u32,
+    suspect: Option<Suspect>,
+}
+
+impl Learned {
+    /// Nothing was measured yet.
+    pub fn new(facts: impl IntoIterator<Item = Facts>, rules: &Rules) -> Self {
+        let track = |facts| Track {
+            facts,
+            tally: Tally::default(),
+            slower: Cusum::default(),
+            faster: Cusum::default(),
+            barred: false,
+        };
+        let mut learned = Self {
+            tracks: facts.into_iter().map(track).collect(),
+            choice: None,
+            trial: None,
+            waiting: 0,
+            suspect: None,
+        };
+        learned.decide(rules);
+        learned
+    }
+
+    /// Who serves and why; `None` if all are barred.
+    pub fn choice(&self) -> Option<Choice> {
+        self.choice
+    }
+
+    /// Who is to be tried by the next call.
+    pub fn trial(&self) -> Option<Trial> {
+        self.trial
+    }
+
+    /// What is believed of each candidate, barred ones too.
+    pub fn beliefs(&self) -> Vec<Belief> {
+        (0..self.tracks.len()).map(|i| self.belief(i)).collect()
+    }
+
+    /// What was measured of a candidate.
+    pub fn tally(&self, candidate: usize) -> Option<&Tally> {
+        self.tracks.get(candidate).map(|track| &track.tally)
+    }
+
+    /// Whether a candidate may not serve.
+    pub fn is_barred(&self, candidate: usize) -> bool {
+        self.tracks.get(candidate).is_none_or(|track| track.barred)
+    }
+
+    /// The chance that who serves is within the zone of the best of those that may.
+    pub fn confidence(&self, zone: f64) -> Option<f64> {
+        let serves = self.choice?.serves;
+        let open = |i: &usize| !self.tracks[*i].barred;
+        let open: Vec<usize> = (0..self.tracks.len()).filter(open).collect();
+        let place = open.iter().position(|i| *i == serves)?;
+        let beliefs: Vec<Belief> = open.iter().map(|i| self.belief(*i)).collect();
+        Some(chance_within(&beliefs, place, zone))
+    }
+
+    /// One call in so many is to be timed: more while little is known or something is suspected, fewer where timing would
+    /// cost more than it is worth.
+    pub fn period(&self, rules: &Rules) -> u32 {
+        let Some(Choice { serves, .. }) = self.choice else {
+            return 1;
+        };
+        let track = &self.tracks[serves];
+        let settled = track.tally.weight() >= SETTLED && track.slower.sum == 0.0;
+        if !settled || self.suspect.is_some() || self.trial.is_some() {
+            return 1;
+        }
+        let calls = rules.timing_ns / (TIMING_SHARE * self.belief(serves).mean.exp());
+        // A power of two, so that callers need no division.
+        (calls.clamp(1.0, f64::from(LONGEST_PERIOD)) as u32).next_power_of_two()
+    }
+
+    /// Bars a candidate or lets it back in.
+    pub fn bar(&mut self, candidate: usize, barred: bool, rules: &Rules) {
+        if let Some(track) = self.tracks.get_mut(candidate) {
+            track.barred = barred;
+        }
+        self.suspect = self
+            .suspect
+            .filter(|suspect| suspect.candidate != candidate && suspect.witness != candidate);
+        self.trial = self.trial.filter(|trial| trial.candidate != candidate);
+        self.decide(rules);
+    }
+
+    /// Takes a sample, decides anew, and says what happened.
+    pub fn learn(
+        &mut self,
+        sample: &Sample,
+        rules: &Rules,
+        ledger: &mut Ledger,
+        random: &mut impl Rng,
+    ) -> Vec<Event> {
+        let mut events = Vec::new();
+        let number = sample.candidate;
+        if number >= self.tracks.len() || !sample.time_ns.is_finite() || sample.time_ns < 0.0 {
+            return events;
+        }
+        // A reading of zero means shorter than the clock's tick.
+        let time_ns = sample.time_ns.max(0.01);
+        let y = time_ns.ln();
+        let before = self.choice.map(|choice| choice.serves);
+        let usual = before.map(|serves| self.belief(serves).mean.exp());
+        match (sample.trial, usual) {
+            (true, Some(usual)) => {
+                ledger.charge(time_ns - usual);
+                ledger.serve(usual);
+            }
+            _ => ledger.serve(time_ns * f64::from(sample.calls.max(1))),
+        }
+        for track in &mut self.tracks {
+            track.tally.fade(sample.at_ns, rules.half_life_ns);
+        }
+        self.waiting += 1;
+        if sample.trial || self.waiting > PATIENCE {
+            (self.trial, self.waiting) = (None, 0);
+        }
+        if self.trial.is_none_or(|trial| !trial.witness) && !sample.trial {
+            // A witness that never came tells nothing.
+            self.suspect = None;
+        }
+        self.watch(number, y, &mut events);
+        self.tracks[number].tally.push(y);
+        self.decide(rules);
+        let after = self.choice.map(|choice| choice.serves);
+        if let (Some(from), Some(to)) = (before, after)
+            && from != to
+        {
+            events.push(Event::Switched { from, to });
+        }
+        if self.trial.is_none() {
+            self.waiting = 0;
+            self.trial = self.next_trial(rules, ledger, random);
+        }
+        events
+    }
+
+    /// Whether this sample shows that something changed.
+    fn watch(&mut self, number: usize, y: f64, events: &mut Vec<Event>) {
+        let track = &mut self.tracks[number];
+        let Some(usual) = track.tally.mean() else {
+            return;
+        };
+        let away = y - usual;
+        if let Some(suspect) = self.suspect
+            && suspect.witness == number
+        {
+            self.suspect = None;
+            // Slower by at least half as much: the machine, not the kernel.
+            if away >= suspect.by / 2.0 {
+                let track = &mut self.tracks[suspect.candidate];
+                track.tally = track.slower.before;
+                for track in &mut self.tracks {
+                    track.tally.shift(suspect.by);
+                    (track.slower, track.faster) = Default::default();
+                }
+                events.push(Event::Common {
+                    factor: suspect.by.exp(),
+                });
+            } else {
+                let track = &mut self.tracks[suspect.candidate];
+                track.tally = track.slower.since();
+                (track.slower, track.faster) = Default::default();
+                events.push(Event::Changed {
+                    candidate: suspect.candidate,
+                    factor: suspect.by.exp(),
+                });
+            }
+            return;
+        }
+        if track.tally.weight() < SETTLED {
+            return;
+        }
+        let distance = away / track.tally.noise();
+        let known = track.tally;
+        if track.faster.push(-distance, y, &known) {
+            // Faster is welcome whoever caused it; what others do now is less sure than it was.
+            let factor = track.faster.by().exp();
+            track.tally = track.faster.since();
+            (track.slower, track.faster) = Default::default();
+            for (i, other) in self.tracks.iter_mut().enumerate() {
+                if i != number {
+                    other.tally.widen(1.0);
+                }
+            }
+            events.push(Event::Changed {
+                candidate: number,
+                factor,
+            });
+            return;
+        }
+        if !track.slower.push(distance, y, &known) || self.suspect.is_some() {
+            return;
+        }
+        let (by, since) = (track.slower.by(), track.slower.since());
+        match self.runner_up(number) {
+            Some(witness) if self.tracks[witness].tally.mean().is_some() => {
+                self.suspect = Some(Suspect {
+                    candidate: number,
+                    witness,
+                    by,
+                });
+                self.trial = Some(Trial {
+                    candidate: witness,
+                    witness: true,
+                });
+            }
+            // Nobody can tell: believe what is seen.
+            _ => {
+                let track = &mut self.tracks[number];
+                track.tally = since;
+                (track.slower, track.faster) = Default::default();
+                events.push(Event::Changed {
+                    candidate: number,
+                    factor: by.exp(),
+                });
+            }
+        }
+    }
+
+    /// The best of the others, those that were measured first.
+    fn runner_up(&self, number: usize) -> Option<usize> {
+        let others = (0..self.tracks.len()).filter(|i| *i != number && !self.tracks[*i].barred);
+        others.min_by(|a, b| {
+            let key = |i: usize| {
+                let track = &self.tracks[i];
+                (track.tally.mean().is_none(), self.belief(i).expected())
+            };
+            let (a, b) = (key(*a), key(*b));
+            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+        })
+    }
+
+    /// What is believed of a candidate.
+    fn belief(&self, number: usize) -> Belief {
+        let track = &self.tracks[number];
+        let expected = track.facts.modelled.or(track.facts.expected);
+        let expected = expected.unwrap_or_else(|| {
+            let means = self.tracks.iter().filter_map(|track| track.tally.mean());
+            let (sum, count) = means.fold((0.0, 0.0), |(sum, n), mean| (sum + mean, n + 1.0));
+            Expected {
+                mean: sum / f64::max(count, 1.0),
+                sd: UNKNOWN_SD,
+            }
+        });
+        Belief::of(expected, &track.tally)
+    }
+
+    fn contenders(&self) -> Vec<Contender> {
+        let contender = |(number, track): (usize, &Track)| Contender {
+            belief: self.belief(number),
+            samples: track.tally.samples(),
+            modelled: track.facts.modelled,
+            workspace: track.facts.workspace,
+            efficiency: track.facts.efficiency,
+            barred: track.barred,
+        };
+        self.tracks.iter().enumerate().map(contender).collect()
+    }
+
+    fn decide(&mut self, rules: &Rules) {
+        // While a suspect waits for its witness nobody is replaced.
+        let serves = self.choice.map(|choice| choice.serves);
+        if let (Some(suspect), Some(serves)) = (self.suspect, serves)
+            && suspect.candidate == serves
+            && !self.tracks[serves].barred
+        {
+            return;
+        }
+        self.choice = rules.policy.choose(&self.contenders(), serves, rules.zone);
+    }
+
+    /// Whom to try next, if anybody is worth it and the budget allows.
+    fn next_trial(&self, rules: &Rules, ledger: &Ledger, random: &mut impl Rng) -> Option<Trial> {
+        let serves = self.choice?.serves;
+        let open = || (0..self.tracks.len()).filter(|i| *i != serves && !self.tracks[*i].barred);
+        let trial = |candidate| Trial {
+            candidate,
+            witness: false,
+        };
+        match rules.policy {
+            Policy::Exhaustive { samples } => {
+                let all = open().chain([serves]);
+                let fewest = all.min_by_key(|i| self.tracks[*i].tally.samples())?;
+                let wanting = self.tracks[fewest].tally.samples() < u64::from(samples);
+                (wanting && fewest != serves).then(|| trial(fewest))
+            }
+            Policy::Bandit => {
+                // Thompson: each candidate is as fast as a draw from what is believed of it; the fastest is tried.
+                let draw = |i: usize, random: &mut dyn FnMut() -> f64| {
+                    let belief = self.belief(i);
+                    belief.mean + belief.sd * random()
+                };
+                let mut gauss = || gaussian(random);
+                let bar = draw(serves, &mut gauss) - rules.zone;
+                let best = open()
+                    .map(|i| (i, draw(i, &mut gauss)))
+                    .min_by(|a, b| a.1.total_cmp(&b.1))?;
+                if best.1 >= bar {
+                    return None;
+                }
+                let cost = excess(&self.belief(best.0), &self.belief(serves));
+                (cost <= ledger.left(&rules.budget)).then(|| trial(best.0))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What a trial is expected to take longer than the one it replaces, in nanoseconds: the mean of what lies above, over the
+/// distribution of its time.
+fn excess(tried: &Belief, serving: &Belief) -> f64 {
+    let usual = serving.mean.exp();
+    // E[(t - u)+] of a lognormal t: E[t] P(above, one deviation on) - u P(above).
+    let above = 1.0 - below(serving.mean, tried);
+    let shifted = Belief {
+        mean: tried.mean + tried.sd * tried.sd,
+        ..*tried
+    };
+    let mean_above = tried.expected().exp() * (1.0 - below(serving.mean, &shifted));
+    (mean_above - usual * above).max(0.0)
+}
+
+/// A number drawn from the standard normal distribution (Box and Muller).
+fn gaussian(random: &mut impl Rng) -> f64 {
+    let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+    let (a, b) = (unit(random.next_u64()), unit(random.next_u64()));
+    (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
+}
+
+impl Default for Rules {
+    /// Bandit, 2 %, the usual budget, a week.
+    fn default() -> Self {
+        Self {
+            policy: Policy::Bandit,
+            zone: 1.02f64.ln(),
+            budget: Budget::default(),
+            half_life_ns: 7.0 * 86_400e9,
+            timing_ns: 50.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

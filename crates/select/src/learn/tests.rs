@@ -1,0 +1,305 @@
+use kernelwise_types::Reason;
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+
+use super::*;
+
+/// Kernels with true times, called as a program would call them.
+struct Program {
+    learned: Learned,
+    rules: Rules,
+    ledger: Ledger,
+    random: Pcg64Mcg,
+    times: Vec<f64>,
+    noise: f64,
+    now: u64,
+    /// Who served each call.
+    served: Vec<usize>,
+    events: Vec<Event>,
+}
+
+impl Program {
+    /// Expected and true times in nanoseconds.
+    fn new(policy: Policy, times: &[(f64, f64)]) -> Self {
+        let rules = Rules {
+            policy,
+            ..Rules::default()
+        };
+        let facts = times.iter().map(|(expected, _)| Facts {
+            expected: Some(Expected {
+                mean: expected.ln(),
+                sd: 1.0,
+            }),
+            modelled: None,
+            workspace: 0,
+            efficiency: None,
+        });
+        Self {
+            learned: Learned::new(facts, &rules),
+            rules,
+            ledger: Ledger::default(),
+            random: Pcg64Mcg::seed_from_u64(7),
+            times: times.iter().map(|(_, time)| *time).collect(),
+            noise: 0.02,
+            now: 0,
+            served: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    fn call(&mut self) {
+        let trial = self.learned.trial();
+        let serves = self.learned.choice().unwrap().serves;
+        let candidate = trial.map_or(serves, |trial| trial.candidate);
+        let time_ns = self.times[candidate] * (self.noise * gaussian(&mut self.random)).exp();
+        self.now += time_ns as u64;
+        let sample = Sample {
+            candidate,
+            time_ns,
+            calls: 1,
+            trial: trial.is_some(),
+            at_ns: self.now,
+        };
+        let events = self
+            .learned
+            .learn(&sample, &self.rules, &mut self.ledger, &mut self.random);
+        self.events.extend(events);
+        self.served.push(candidate);
+    }
+
+    fn calls(&mut self, n: usize) -> &mut Self {
+        for _ in 0..n {
+            self.call();
+            let left = self.ledger.left(&self.rules.budget);
+            // A trial may turn out worse than expected; then none follows until that is earned back.
+            assert!(left > -10.0 * self.times.iter().copied().fold(0.0, f64::max));
+        }
+        self
+    }
+
+    fn serves(&self) -> usize {
+        self.learned.choice().unwrap().serves
+    }
+}
+
+#[test]
+fn the_fastest_is_found_whatever_was_expected_and_in_any_order() {
+    // Expectations that lie: the slowest kernel promises the most.
+    let kernels = [
+        (100.0, 9000.0),
+        (2000.0, 2000.0),
+        (3000.0, 1000.0),
+        (1500.0, 1500.0),
+    ];
+    for turn in 0..4 {
+        let mut turned = kernels;
+        turned.rotate_left(turn);
+        let best = turned.iter().position(|k| k.1 == 1000.0).unwrap();
+        let mut program = Program::new(Policy::Bandit, &turned);
+        assert_eq!(turned[program.serves()].0, 100.0, "nothing is known yet");
+        program.calls(10);
+        assert_ne!(turned[program.serves()].1, 9000.0, "the liar is abandoned");
+        program.calls(290);
+        assert_eq!(program.serves(), best, "turned by {turn}");
+        assert!(program.learned.confidence(0.02).unwrap() > 0.95);
+    }
+}
+
+#[test]
+fn trials_cost_no_more_than_the_budget() {
+    let mut program = Program::new(
+        Policy::Bandit,
+        &[
+            (1000.0, 1000.0),
+            (1000.0, 3000.0),
+            (1000.0, 2500.0),
+            (1000.0, 1100.0),
+        ],
+    );
+    let allowed = |ledger: &Ledger| 0.01 * ledger.served_ns() + 3.0 * 1100.0;
+    for _ in 0..500 {
+        program.call();
+        // What one trial costs is known only afterwards.
+        assert!(program.ledger.spent_ns() <= allowed(&program.ledger) + 2000.0);
+    }
+    assert!(program.ledger.trials() >= 3);
+    assert_eq!(program.serves(), 0);
+    // Without a budget nothing is ever tried.
+    let mut program = Program::new(Policy::Bandit, &[(1000.0, 1000.0), (1000.0, 10.0)]);
+    program.rules.budget = Budget::NONE;
+    program.calls(200);
+    assert!(program.served.iter().all(|i| *i == program.served[0]));
+    assert_eq!(program.ledger.trials(), 0);
+}
+
+/// Where nothing is expected of anybody, the others are tried as if they were like the first.
+#[test]
+fn without_expectations_all_get_their_chance() {
+    let mut program = Program::new(Policy::Bandit, &[(1.0, 9e6), (1.0, 1e6), (1.0, 5e6)]);
+    for track in &mut program.learned.tracks {
+        track.facts.expected = None;
+    }
+    program.calls(300);
+    assert_eq!(program.serves(), 1);
+}
+
+#[test]
+fn near_ties_do_not_flap() {
+    let mut program = Program::new(Policy::Bandit, &[(1000.0, 1000.0), (1000.0, 1005.0)]);
+    program.calls(1000);
+    let switches = program
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::Switched { .. }));
+    assert!(switches.count() <= 3);
+}
+
+#[test]
+fn inverted_times_invert_the_choice() {
+    let mut program = Program::new(Policy::Bandit, &[(1500.0, 1000.0), (1500.0, 2000.0)]);
+    program.calls(100);
+    assert_eq!(program.serves(), 0);
+    program.times = vec![2000.0, 1000.0];
+    program.calls(100);
+    assert_eq!(program.serves(), 1);
+}
+
+#[test]
+fn a_kernel_that_becomes_slow_is_left_within_twenty_calls() {
+    for seed in 0..20 {
+        let mut program = Program::new(
+            Policy::Bandit,
+            &[(1000.0, 1000.0), (1000.0, 1300.0), (1000.0, 2000.0)],
+        );
+        program.random = Pcg64Mcg::seed_from_u64(seed);
+        program.calls(300);
+        assert_eq!(program.serves(), 0);
+        program.times[0] = 10_000.0;
+        program.calls(20);
+        assert_ne!(program.serves(), 0, "seed {seed}");
+        let changed = |event: &Event| matches!(event, Event::Changed { candidate: 0, factor } if *factor > 5.0);
+        assert!(program.events.iter().any(changed));
+        program.calls(100);
+        assert_eq!(program.serves(), 1);
+    }
+}
+
+#[test]
+fn a_machine_that_becomes_slow_changes_nobody() {
+    for seed in 0..20 {
+        let mut program = Program::new(
+            Policy::Bandit,
+            &[(1000.0, 1000.0), (1000.0, 1300.0), (1000.0, 2000.0)],
+        );
+        program.random = Pcg64Mcg::seed_from_u64(seed);
+        program.calls(300);
+        program.events.clear();
+        program.times.iter_mut().for_each(|time| *time *= 2.0);
+        program.calls(300);
+        assert_eq!(program.serves(), 0);
+        let switched = |event: &Event| matches!(event, Event::Switched { .. });
+        assert!(
+            !program.events.iter().any(switched),
+            "seed {seed}: {:?}",
+            program.events
+        );
+        let common =
+            |event: &Event| matches!(event, Event::Common { factor } if (factor - 2.0).abs() < 0.3);
+        assert!(program.events.iter().any(common));
+        // And back again.
+        program.times.iter_mut().for_each(|time| *time /= 2.0);
+        program.calls(300);
+        assert_eq!(program.serves(), 0);
+    }
+}
+
+#[test]
+fn one_kernel_alone_is_believed() {
+    let mut program = Program::new(Policy::Bandit, &[(1000.0, 1000.0)]);
+    program.calls(50);
+    program.times[0] = 3000.0;
+    program.calls(50);
+    assert!((program.learned.beliefs()[0].mean.exp() - 3000.0).abs() < 100.0);
+    assert_eq!(
+        program.learned.choice().unwrap().reason,
+        Reason::OnlyCandidate
+    );
+}
+
+#[test]
+fn an_exhaustive_policy_measures_all_and_then_stays() {
+    let policy = Policy::Exhaustive { samples: 3 };
+    let mut program = Program::new(
+        policy,
+        &[(1000.0, 1000.0), (1000.0, 5000.0), (1000.0, 800.0)],
+    );
+    program.calls(12);
+    for i in 0..3 {
+        assert!(program.learned.tally(i).unwrap().samples() >= 3);
+    }
+    let before = program.served.len();
+    program.calls(50);
+    assert!(program.served[before..].iter().all(|i| *i == 2));
+}
+
+#[test]
+fn what_is_barred_is_neither_served_nor_tried_until_it_is_let_in() {
+    let mut program = Program::new(Policy::Bandit, &[(1000.0, 1000.0), (1000.0, 500.0)]);
+    let rules = program.rules;
+    program.learned.bar(1, true, &rules);
+    program.calls(100);
+    assert!(program.served.iter().all(|i| *i == 0));
+    assert!(program.learned.is_barred(1) && !program.learned.is_barred(0));
+    program.learned.bar(1, false, &rules);
+    program.calls(100);
+    assert_eq!(program.serves(), 1);
+    program.learned.bar(0, true, &rules);
+    program.learned.bar(1, true, &rules);
+    assert_eq!(program.learned.choice(), None);
+    assert_eq!(program.learned.confidence(0.02), None);
+}
+
+#[test]
+fn long_calls_are_all_timed_and_short_ones_seldom() {
+    let period = |time: f64| {
+        let mut program = Program::new(Policy::Bandit, &[(time, time)]);
+        assert_eq!(program.learned.period(&program.rules), 1);
+        program.calls(20);
+        program.learned.period(&program.rules)
+    };
+    // Timing costs 50 ns, which is one per cent of 5 us.
+    assert_eq!((period(1e6), period(1_300.0), period(10.0)), (1, 4, 8));
+}
+
+#[test]
+fn nonsense_is_ignored() {
+    let mut program = Program::new(Policy::Bandit, &[(1000.0, 1000.0)]);
+    for (candidate, time_ns) in [(0, f64::NAN), (0, -1.0), (0, f64::INFINITY), (9, 1.0)] {
+        let sample = Sample {
+            candidate,
+            time_ns,
+            calls: 1,
+            trial: false,
+            at_ns: 0,
+        };
+        let rules = program.rules;
+        let events =
+            program
+                .learned
+                .learn(&sample, &rules, &mut program.ledger, &mut program.random);
+        assert!(events.is_empty());
+    }
+    assert_eq!(program.learned.tally(0).unwrap().samples(), 0);
+    assert_eq!(program.ledger.served_ns(), 0.0);
+}
+
+#[test]
+fn what_is_old_fades() {
+    let mut program = Program::new(Policy::Bandit, &[(1000.0, 1000.0)]);
+    program.calls(16);
+    let before = program.learned.tally(0).unwrap().weight();
+    program.now += program.rules.half_life_ns as u64;
+    program.calls(1);
+    let after = program.learned.tally(0).unwrap().weight();
+    assert!((after - 1.0 - before / 2.0).abs() < 0.01);
+}

@@ -1,0 +1,967 @@
+//! Kernels of the processor behind one call: choose, run, check, time, learn.
+//!
+//! Which kernels may compute a call is asked on the call itself: its sizes, layout and alignment are part of the key, so
+//! that nothing is assumed of inputs that only look alike. A kernel that fails, panics or computes something
+//! else than the reference does not run again in this version, and the reference serves the call in its place.
+
+mod run;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use kernelwise_backend::{
+    DuplicateKernel, Fault, Host, HostKernel, ReferenceKernel, Setting, Terms, admit, prior,
+};
+use kernelwise_measure::{Clock, ClockFacts, TscClock};
+use kernelwise_types::units::{Nanos, Share};
+use kernelwise_types::{
+    Calibration, Candidate, Decision, Estimate, Interval, KernelId, Machine, Numerics, Params,
+    Ranked, Reason, Refusal, Technique, Workload,
+};
+
+use crate::belief::{Belief, Expected};
+use crate::budget::{Budget, InvalidBudget, Ledger};
+use crate::engine::{Case, Engine, NewCase, Seat, lock};
+use crate::key::Key;
+use crate::learn::{Event, Facts, Learned, Rules, Sample};
+use crate::policy::{InvalidPolicy, Policy};
+
+pub use run::{Plan, RunError};
+
+/// How far off an expectation from the roofline may be, in ln t: a factor of e.
+const EXPECTED_SD: f64 = 1.0;
+
+/// Work up to which a result is held against the reference: steps of its innermost loop, some ten milliseconds.
+const VERIFIED_STEPS: u64 = 4_000_000;
+
+/// What is done with what calls teach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Choices follow what is learned.
+    #[default]
+    Learn,
+    /// Nothing is learned and nothing tried: the same choice for the same call, always.
+    Frozen,
+    /// Everything is learned, and the first choice serves all the same.
+    Shadow,
+}
+
+/// A word that is no mode.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown mode `{0}`: there are learn, frozen and shadow")]
+pub struct UnknownMode(String);
+
+impl std::str::FromStr for Mode {
+    type Err = UnknownMode;
+
+    fn from_str(word: &str) -> Result<Self, UnknownMode> {
+        match word {
+            "learn" => Ok(Self::Learn),
+            "frozen" => Ok(Self::Frozen),
+            "shadow" => Ok(Self::Shadow),
+            other => Err(UnknownMode(other.to_owned())),
+        }
+    }
+}
+
+/// Why a selector cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The policy.
+    #[error(transparent)]
+    Policy(#[from] InvalidPolicy),
+    /// The budget.
+    #[error(transparent)]
+    Budget(#[from] InvalidBudget),
+    /// Two kernels of one name.
+    #[error(transparent)]
+    Duplicate(#[from] DuplicateKernel),
+    /// A number out of its range.
+    #[error("the {what} is a number above zero, not {value}")]
+    Number {
+        /// Which one.
+        what: &'static str,
+        /// What it was.
+        value: f64,
+    },
+    /// A forced choice that is none.
+    #[error(
+        "`{0}` does not force a kernel: write operation=kernel, as in matmul=cpu-matmul-f32-gemm"
+    )]
+    Force(String),
+    /// The learner could not be started.
+    #[error("the learner's thread did not start: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// Why nothing was chosen.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SelectError {
+    /// No kernel may compute it.
+    #[error("no kernel computes {workload}{}", reasons(.refused))]
+    NoKernel {
+        /// What was to be computed.
+        workload: String,
+        /// Why not, kernel by kernel.
+        refused: Vec<(KernelId, String)>,
+    },
+    /// A kernel was forced that may not run.
+    #[error("{kernel} was forced and cannot compute {workload}: {reason}")]
+    Forced {
+        /// The kernel.
+        kernel: String,
+        /// What was to be computed.
+        workload: String,
+        /// Why it cannot.
+        reason: String,
+    },
+}
+
+fn reasons(refused: &[(KernelId, String)]) -> String {
+    let words = refused.iter().map(|(id, why)| format!("; {id} {why}"));
+    words.collect()
+}
+
+/// Why a report was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// The ticket is of another selector.
+    #[error("the ticket was given out by another selector: report to that one")]
+    Foreign,
+    /// Its case is known no more: kernels changed, or others needed the room.
+    #[error("what the ticket is for was forgotten since: select again")]
+    Stale,
+    /// The time is not a number of nanoseconds.
+    #[error("the time of a call is a number from zero up")]
+    Time,
+}
+
+/// Why a kernel does not run any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quarantine {
+    /// The kernel.
+    pub kernel: KernelId,
+    /// In this version; another one is another kernel.
+    pub version: u32,
+    /// On what it happened.
+    pub workload: String,
+    /// What happened.
+    pub evidence: String,
+}
+
+/// A selector before it is made.
+pub struct Builder {
+    machine: Machine,
+    kernels: Vec<Arc<dyn HostKernel>>,
+    calibration: Option<Calibration>,
+    rules: Rules,
+    numerics: Numerics,
+    mode: Mode,
+    forced: BTreeMap<String, String>,
+    clock: Option<Arc<dyn Clock + Send + Sync>>,
+    seed: u64,
+    capacity: usize,
+    verify_one_in: u32,
+    background: bool,
+}
+
+impl Builder {
+    /// What the machine can do at the best, as a first expectation of every kernel.
+    #[must_use]
+    pub fn calibration(mut self, calibration: Calibration) -> Self {
+        self.calibration = Some(calibration);
+        self
+    }
+
+    /// How choices are made; a bandit by default.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.rules.policy = policy;
+        self
+    }
+
+    /// What learning may cost.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.rules.budget = budget;
+        self
+    }
+
+    /// Candidates that differ by less are as good as each other: 0.02 (2 %) by default.
+    #[must_use]
+    pub fn indifference(mut self, share: f64) -> Self {
+        self.rules.zone = share.ln_1p();
+        self
+    }
+
+    /// After this time a measurement weighs half; a week by default.
+    #[must_use]
+    pub fn half_life(mut self, time: Duration) -> Self {
+        self.rules.half_life_ns = time.as_nanos() as f64;
+        self
+    }
+
+    /// How exact results must be at the least; sums in another order are fine by default.
+    #[must_use]
+    pub fn numerics(mut self, numerics: Numerics) -> Self {
+        self.numerics = numerics;
+        self
+    }
+
+    /// What is done with what calls teach.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// The kernel that serves an operation, whatever is known of others.
+    #[must_use]
+    pub fn force(mut self, operation: &str, kernel: &str) -> Self {
+        self.forced.insert(operation.to_owned(), kernel.to_owned());
+        self
+    }
+
+    /// The same from text: `operation=kernel`, several separated by commas.
+    pub fn force_from(mut self, text: &str) -> Result<Self, BuildError> {
+        for part in text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+        {
+            let Some((operation, kernel)) = part.split_once('=') else {
+                return Err(BuildError::Force(part.to_owned()));
+            };
+            self = self.force(operation.trim(), kernel.trim());
+        }
+        Ok(self)
+    }
+
+    /// Where times come from.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock + Send + Sync>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Of the random numbers that trials are drawn with.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// How many workloads are remembered; those used longest ago make room. 100,000 by default.
+    #[must_use]
+    pub fn capacity(mut self, workloads: usize) -> Self {
+        self.capacity = workloads;
+        self
+    }
+
+    /// One in so many timed calls is held against the reference, besides every kernel's first use on a workload; 0 for
+    /// those alone. 256 by default.
+    #[must_use]
+    pub fn verify_one_in(mut self, calls: u32) -> Self {
+        self.verify_one_in = calls;
+        self
+    }
+
+    /// Whether a thread of its own learns, yes by default. Without, somebody has to call [`Selector::settle`].
+    #[must_use]
+    pub fn background(mut self, background: bool) -> Self {
+        self.background = background;
+        self
+    }
+
+    /// Makes it.
+    pub fn build(self) -> Result<Selector, BuildError> {
+        self.rules.policy.check()?;
+        self.rules.budget.check()?;
+        let numbers = [
+            ("indifference zone", self.rules.zone),
+            ("half-life", self.rules.half_life_ns),
+        ];
+        for (what, value) in numbers {
+            if !value.is_finite() || value <= 0.0 {
+                return Err(BuildError::Number { what, value });
+            }
+        }
+        let clock = self.clock.unwrap_or_else(|| Arc::new(TscClock::new()));
+        let rules = Rules {
+            timing_ns: 2.0 * ClockFacts::of(&*clock).cost_ns,
+            ..self.rules
+        };
+        let host = Host::new(self.machine, self.kernels.iter().cloned())?;
+        let shadow = self.mode == Mode::Shadow;
+        let shared = Arc::new(Shared {
+            engine: Engine::new(rules, clock, self.seed, self.capacity, shadow),
+            host: ArcSwap::from_pointee(host),
+            alignment: AtomicUsize::new(most_aligned(&self.kernels)),
+            kernels: Mutex::new(self.kernels),
+            calibration: self.calibration,
+            numerics: self.numerics,
+            mode: self.mode,
+            forced: self.forced,
+            verify_one_in: self.verify_one_in,
+            quarantined: Mutex::default(),
+            verified: AtomicU64::new(0),
+            unverified: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        });
+        let learner = match self.background && self.mode != Mode::Frozen {
+            true => Some(learner(Arc::clone(&shared))?),
+            false => None,
+        };
+        Ok(Selector { shared, learner })
+    }
+}
+
+/// How long the learner rests between two looks at what waits.
+const REST: Duration = Duration::from_millis(2);
+
+fn learner(shared: Arc<Shared>) -> Result<JoinHandle<()>, std::io::Error> {
+    let work = move || {
+        while !shared.stop.load(Ordering::Acquire) {
+            if shared.engine.settle() == 0 {
+                std::thread::park_timeout(REST);
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("kernelwise-learn".to_owned())
+        .spawn(work)
+}
+
+/// Chooses, runs, checks, times and learns.
+pub struct Selector {
+    shared: Arc<Shared>,
+    learner: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("kernels", &self.kernels.len())
+            .field("rules", &self.rules)
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Selector")
+            .field("kernels", &self.host.load())
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Selector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.shared.fmt(f)
+    }
+}
+
+impl Drop for Selector {
+    /// What waits is still learned.
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        if let Some(learner) = self.learner.take() {
+            learner.thread().unpark();
+            // A learner that panicked has nothing left to say.
+            let _ = learner.join();
+        }
+        self.shared.engine.settle();
+    }
+}
+
+struct Shared {
+    engine: Engine,
+    host: ArcSwap<Host>,
+    /// For those who change the host, one at a time.
+    kernels: Mutex<Vec<Arc<dyn HostKernel>>>,
+    calibration: Option<Calibration>,
+    numerics: Numerics,
+    mode: Mode,
+    forced: BTreeMap<String, String>,
+    verify_one_in: u32,
+    quarantined: Mutex<BTreeMap<(KernelId, u32), Quarantine>>,
+    /// Results that were held against the reference, and those that were too much work for it.
+    verified: AtomicU64,
+    unverified: AtomicU64,
+    /// The largest alignment that any kernel asks for, in bytes.
+    alignment: AtomicUsize,
+    stop: AtomicBool,
+}
+
+/// The largest alignment that any of them asks for.
+fn most_aligned(kernels: &[Arc<dyn HostKernel>]) -> usize {
+    let needs = kernels.iter().map(|kernel| kernel.spec().needs.alignment);
+    needs.max().unwrap_or(1)
+}
+
+/// What it takes to run the candidates of a case.
+struct HostCase {
+    workload: Workload,
+    entries: Vec<Entry>,
+    refused: Vec<(KernelId, Refusal)>,
+    forced: bool,
+}
+
+/// A kernel with a setting.
+struct Entry {
+    kernel: Arc<dyn HostKernel>,
+    setting: Setting,
+    params: Params,
+    expected: Estimate,
+    /// Whether a result of it was right on this workload: see the constants.
+    checked: AtomicU8,
+}
+
+const UNCHECKED: u8 = 0;
+const CHECKED: u8 = 1;
+
+/// A choice that the caller runs, to be reported.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "what is not reported is not learned"]
+pub struct Ticket {
+    engine: u64,
+    key: Key,
+    candidate: usize,
+    calls: u32,
+    trial: bool,
+}
+
+impl Ticket {
+    /// Whether anybody wants to know how long it takes. Most calls need not be timed.
+    pub fn wants_time(&self) -> bool {
+        self.calls > 0
+    }
+
+    /// Whether it is a trial.
+    pub fn is_trial(&self) -> bool {
+        self.trial
+    }
+}
+
+/// How a call went that the caller ran.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Went {
+    /// It was right, and took so long.
+    Well {
+        /// In nanoseconds.
+        time_ns: f64,
+    },
+    /// It failed, or its result was wrong: the kernel does not run again.
+    Badly {
+        /// What happened.
+        evidence: String,
+    },
+}
+
+impl Selector {
+    /// A selector of these kernels on this machine, with the usual settings.
+    pub fn builder(machine: Machine, kernels: Vec<Arc<dyn HostKernel>>) -> Builder {
+        Builder {
+            machine,
+            kernels,
+            calibration: None,
+            rules: Rules::default(),
+            numerics: Numerics::Reordered,
+            mode: Mode::default(),
+            forced: BTreeMap::new(),
+            clock: None,
+            seed: 1,
+            capacity: 100_000,
+            verify_one_in: 256,
+            background: true,
+        }
+    }
+
+    /// The machine it chooses for.
+    pub fn machine(&self) -> Machine {
+        self.shared.host.load().machine().clone()
+    }
+
+    /// Who computes a workload, for a caller who runs it and [reports](Self::report).
+    #[inline]
+    pub fn select(&self, workload: &Workload) -> Result<Ticket, SelectError> {
+        let key = self.shared.key(workload, None);
+        let seat = self.shared.seat(key, workload, None)?;
+        let pick = seat.pick().ok_or_else(|| self.shared.nobody(&seat))?;
+        Ok(Ticket {
+            engine: self.shared.engine.number(),
+            key,
+            candidate: pick.candidate,
+            calls: pick.calls,
+            trial: pick.trial,
+        })
+    }
+
+    /// The kernel and the parameters that a ticket is for.
+    pub fn candidate(&self, ticket: &Ticket) -> Result<Candidate, ReportError> {
+        let case = self.case_of(ticket)?;
+        let entry = case
+            .host()
+            .and_then(|host| host.entries.get(ticket.candidate));
+        entry.map(Entry::candidate).ok_or(ReportError::Stale)
+    }
+
+    /// Tells how a call went. A ticket is used up, so nothing can be told twice.
+    pub fn report(&self, ticket: Ticket, went: &Went) -> Result<(), ReportError> {
+        let case = self.case_of(&ticket)?;
+        match went {
+            Went::Well { time_ns } => {
+                if !time_ns.is_finite() || *time_ns < 0.0 {
+                    return Err(ReportError::Time);
+                }
+                if self.shared.mode != Mode::Frozen {
+                    let sample = Sample {
+                        candidate: ticket.candidate,
+                        time_ns: *time_ns,
+                        calls: ticket.calls.max(1),
+                        trial: ticket.trial,
+                        at_ns: self.shared.engine.clock.now(),
+                    };
+                    self.shared.engine.observe(&case, sample);
+                }
+                Ok(())
+            }
+            Went::Badly { evidence } => {
+                let host = case.host().ok_or(ReportError::Stale)?;
+                let entry = host.entries.get(ticket.candidate);
+                let entry = entry.ok_or(ReportError::Stale)?;
+                self.shared.quarantine(entry, &case.name, evidence);
+                Ok(())
+            }
+        }
+    }
+
+    fn case_of(&self, ticket: &Ticket) -> Result<Arc<Case>, ReportError> {
+        if ticket.engine != self.shared.engine.number() {
+            return Err(ReportError::Foreign);
+        }
+        self.shared
+            .engine
+            .case(ticket.key)
+            .ok_or(ReportError::Stale)
+    }
+
+    /// The choice for a workload, with everything it was made from.
+    pub fn explain(&self, workload: &Workload) -> Result<Decision, SelectError> {
+        let key = self.shared.key(workload, None);
+        let seat = self.shared.seat(key, workload, None)?;
+        self.settle();
+        let learned = self.shared.engine.learned(&seat.case);
+        let host = seat.case.host().ok_or_else(|| self.shared.nobody(&seat))?;
+        let choice = learned.choice().ok_or_else(|| self.shared.nobody(&seat))?;
+        let beliefs = learned.beliefs();
+        let mut ranked: Vec<Ranked> = Vec::new();
+        for (i, entry) in host.entries.iter().enumerate() {
+            if i == choice.serves || !learned.is_barred(i) {
+                ranked.push(Ranked {
+                    candidate: entry.candidate(),
+                    estimate: estimate(&learned, i, &beliefs[i], &entry.expected),
+                });
+            } else {
+                ranked.push(Ranked {
+                    candidate: entry.candidate(),
+                    estimate: Estimate::Unknown,
+                });
+            }
+        }
+        let chosen = ranked.remove(choice.serves);
+        let barred = |i: usize| learned.is_barred(i);
+        let alternatives = ranked
+            .into_iter()
+            .enumerate()
+            .filter(|(i, _)| !barred(if *i < choice.serves { *i } else { i + 1 }))
+            .map(|(_, ranked)| ranked)
+            .collect();
+        let confidence = learned
+            .confidence(self.shared.engine.rules.zone)
+            .and_then(|chance| Share::new(chance).ok());
+        Ok(Decision::new(
+            workload.clone(),
+            chosen,
+            if host.forced {
+                Reason::Forced
+            } else {
+                choice.reason
+            },
+            confidence,
+            alternatives,
+            host.refused.clone(),
+        ))
+    }
+
+    /// Learns from all that was reported so far, and returns how many samples that were.
+    pub fn settle(&self) -> usize {
+        let mut all = 0;
+        while self.shared.engine.is_behind() {
+            match self.shared.engine.settle() {
+                // Another thread is at it.
+                0 => std::thread::yield_now(),
+                taken => all += taken,
+            }
+        }
+        all
+    }
+
+    /// Adds a kernel; it takes part from the next call on.
+    pub fn register(&self, kernel: Arc<dyn HostKernel>) -> Result<(), DuplicateKernel> {
+        self.shared.change(|kernels| {
+            let id = kernel.spec().id.clone();
+            if kernels.iter().any(|known| known.spec().id == id) {
+                return Err(DuplicateKernel { id });
+            }
+            kernels.push(Arc::clone(&kernel));
+            Ok(())
+        })?;
+        self.shared.affected(&kernel.spec().id);
+        Ok(())
+    }
+
+    /// Puts a kernel in the place of the one of its name, if there is one. Returns whether there was.
+    pub fn replace(&self, kernel: Arc<dyn HostKernel>) -> bool {
+        let id = kernel.spec().id.clone();
+        let before = self.unregister(&id);
+        // The name is free, unless somebody took it meanwhile; then theirs is the newer one.
+        let _ = self.register(kernel);
+        before
+    }
+
+    /// Takes a kernel out; it is never chosen again. Returns whether it was there.
+    pub fn unregister(&self, id: &KernelId) -> bool {
+        let found = self.shared.change(|kernels| {
+            let before = kernels.len();
+            kernels.retain(|kernel| kernel.spec().id != *id);
+            Ok(kernels.len() < before)
+        });
+        let found = found.unwrap_or(false);
+        if found {
+            self.shared.affected(id);
+        }
+        found
+    }
+
+    /// Kernels that do not run any more, and why.
+    pub fn quarantined(&self) -> Vec<Quarantine> {
+        lock(&self.shared.quarantined).values().cloned().collect()
+    }
+
+    /// Lets a kernel run again, in every version. Returns whether it was kept from it.
+    pub fn unquarantine(&self, id: &KernelId) -> bool {
+        let freed = {
+            let mut quarantined = lock(&self.shared.quarantined);
+            let before = quarantined.len();
+            quarantined.retain(|(kernel, _), _| kernel != id);
+            before > quarantined.len()
+        };
+        if freed {
+            self.shared
+                .bar_everywhere(|entry| entry.kernel.spec().id == *id, false);
+        }
+        freed
+    }
+
+    /// What was served, and what trials cost.
+    pub fn ledger(&self) -> Ledger {
+        self.shared.engine.ledger()
+    }
+
+    /// What happened lately, with the workload it happened on; the latest thousand.
+    pub fn events(&self) -> Vec<(String, Event)> {
+        self.shared.engine.events()
+    }
+}
+
+/// What is known of a candidate's time.
+fn estimate(learned: &Learned, candidate: usize, belief: &Belief, expected: &Estimate) -> Estimate {
+    /// Of a normal distribution, 90 % lie within so many standard deviations.
+    const NINETY: f64 = 1.645;
+    let samples = learned.tally(candidate).map_or(0, |tally| tally.samples());
+    if samples == 0 {
+        return expected.clone();
+    }
+    let nanos = |y: f64| Nanos::new(y.exp()).ok();
+    let reach = NINETY * belief.sd;
+    let ends = nanos(belief.mean - reach).zip(nanos(belief.mean + reach));
+    match nanos(belief.mean) {
+        Some(time_ns) => Estimate::Measured {
+            time_ns,
+            interval_ns: ends.and_then(|(low, high)| Interval::new(low, high).ok()),
+            samples,
+        },
+        None => Estimate::Unknown,
+    }
+}
+
+impl Case {
+    fn host(&self) -> Option<&HostCase> {
+        self.payload.downcast_ref()
+    }
+}
+
+impl Entry {
+    fn candidate(&self) -> Candidate {
+        Candidate {
+            kernel: self.kernel.spec().id.clone(),
+            params: self.params.clone(),
+        }
+    }
+}
+
+impl Shared {
+    fn terms<'a>(&self, host: &'a Host) -> Terms<'a> {
+        Terms {
+            numerics: self.numerics,
+            ..Terms::usual(host.machine())
+        }
+    }
+
+    /// Everything that decides which kernels may run. Alignment counts up to what any of them asks for; without tensors it is
+    /// taken to be enough.
+    #[inline]
+    fn key(&self, workload: &Workload, alignment: Option<usize>) -> Key {
+        let most = self.alignment.load(Ordering::Relaxed);
+        let alignment = alignment.map_or(most, |bytes| bytes.min(most));
+        Key::of(&(workload, alignment))
+    }
+
+    #[inline]
+    fn seat(
+        &self,
+        key: Key,
+        workload: &Workload,
+        alignment: Option<usize>,
+    ) -> Result<std::rc::Rc<Seat>, SelectError> {
+        self.engine.seat(key, || self.case(workload, alignment))
+    }
+
+    fn case(&self, workload: &Workload, alignment: Option<usize>) -> Result<NewCase, SelectError> {
+        let host = self.host.load_full();
+        let terms = self.terms(&host);
+        let operation = workload.operation();
+        let full = operation.to_string();
+        let forced = self
+            .forced
+            .get(&full)
+            .or_else(|| self.forced.get(operation.name()));
+        let (mut entries, mut refused) = (Vec::new(), Vec::new());
+        let mut words = Vec::new();
+        let mut last = None;
+        for kernel in host.kernels_for(workload) {
+            let id = kernel.spec().id.clone();
+            if forced.is_some_and(|forced| id.as_str() != forced) {
+                continue;
+            }
+            if kernel.spec().technique == Technique::Reference && forced.is_none() {
+                last = Some(kernel);
+                continue;
+            }
+            let settings = settings(kernel.as_ref(), workload, host.machine());
+            for setting in settings {
+                match admit(kernel.as_ref(), workload, alignment, &setting, &terms) {
+                    Ok(()) => entries.extend(self.entry(&kernel, setting, workload, &host)),
+                    Err(Fault::Refused { refusal, .. }) => {
+                        words.push((id.clone(), refusal.to_string()));
+                        refused.push((id.clone(), refusal));
+                        break;
+                    }
+                    Err(other) => words.push((id.clone(), other.to_string())),
+                }
+            }
+        }
+        if let (Some(kernel), true) = (forced, entries.is_empty()) {
+            let reason = words.into_iter().map(|(_, why)| why).next();
+            return Err(SelectError::Forced {
+                kernel: kernel.clone(),
+                workload: workload.to_string(),
+                reason: reason.unwrap_or_else(|| "there is no such kernel for it".to_owned()),
+            });
+        }
+        // The reference computes what nobody else does.
+        if let (true, Some(reference)) = (entries.is_empty(), last) {
+            entries.extend(self.entry(&reference, Setting::NONE, workload, &host));
+        }
+        if entries.is_empty() {
+            return Err(SelectError::NoKernel {
+                workload: workload.to_string(),
+                refused: words,
+            });
+        }
+        let quarantined = lock(&self.quarantined);
+        let barred = entries.iter().map(|entry: &Entry| {
+            let spec = entry.kernel.spec();
+            quarantined.contains_key(&(spec.id.clone(), spec.version))
+        });
+        let barred = barred.collect();
+        drop(quarantined);
+        let facts = entries.iter().map(|entry| facts(entry, workload)).collect();
+        Ok(NewCase {
+            name: workload.to_string(),
+            facts,
+            barred,
+            payload: Box::new(HostCase {
+                workload: workload.clone(),
+                entries,
+                refused,
+                forced: forced.is_some(),
+            }),
+        })
+    }
+
+    fn entry(
+        &self,
+        kernel: &Arc<dyn HostKernel>,
+        setting: Setting,
+        workload: &Workload,
+        host: &Host,
+    ) -> Option<Entry> {
+        let space = kernel.space(workload, host.machine());
+        let expected = match &self.calibration {
+            Some(calibration) => prior::estimate(
+                kernel.as_ref(),
+                workload,
+                &setting,
+                host.machine(),
+                calibration,
+            ),
+            None => Estimate::Unknown,
+        };
+        Some(Entry {
+            params: space.params(&setting).ok()?,
+            kernel: Arc::clone(kernel),
+            setting,
+            expected,
+            checked: AtomicU8::new(UNCHECKED),
+        })
+    }
+
+    fn nobody(&self, seat: &Seat) -> SelectError {
+        let quarantined = lock(&self.quarantined);
+        let entries = seat.case.host().map_or(&[][..], |host| &host.entries);
+        let refused = entries.iter().map(|entry| {
+            let spec = entry.kernel.spec();
+            let known = quarantined.get(&(spec.id.clone(), spec.version));
+            let why = known.map_or("is barred", |quarantine| quarantine.evidence.as_str());
+            (spec.id.clone(), format!("does not run any more: {why}"))
+        });
+        SelectError::NoKernel {
+            workload: seat.case.name.clone(),
+            refused: refused.collect(),
+        }
+    }
+
+    /// Keeps a kernel from running, on every workload.
+    fn quarantine(&self, entry: &Entry, workload: &str, evidence: &str) {
+        let spec = entry.kernel.spec();
+        tracing::warn!(kernel = %spec.id, workload, evidence, "quarantined");
+        let quarantine = Quarantine {
+            kernel: spec.id.clone(),
+            version: spec.version,
+            workload: workload.to_owned(),
+            evidence: evidence.to_owned(),
+        };
+        lock(&self.quarantined)
+            .entry((spec.id.clone(), spec.version))
+            .or_insert(quarantine);
+        let (id, version) = (spec.id.clone(), spec.version);
+        self.bar_everywhere(
+            |entry| {
+                let spec = entry.kernel.spec();
+                spec.id == id && spec.version == version
+            },
+            true,
+        );
+    }
+
+    fn bar_everywhere(&self, which: impl Fn(&Entry) -> bool, barred: bool) {
+        for case in self.engine.cases() {
+            let Some(host) = case.host() else { continue };
+            for (i, entry) in host.entries.iter().enumerate() {
+                if which(entry) {
+                    entry.checked.store(UNCHECKED, Ordering::Relaxed);
+                    self.engine.bar(&case, i, barred);
+                }
+            }
+        }
+    }
+
+    /// Changes the list of kernels, one change at a time. Calls under way go on with the old list.
+    fn change<R>(
+        &self,
+        change: impl FnOnce(&mut Vec<Arc<dyn HostKernel>>) -> Result<R, DuplicateKernel>,
+    ) -> Result<R, DuplicateKernel> {
+        let mut kernels = lock(&self.kernels);
+        let mut changed = kernels.clone();
+        let result = change(&mut changed)?;
+        let machine = self.host.load().machine().clone();
+        self.host
+            .store(Arc::new(Host::new(machine, changed.iter().cloned())?));
+        let alignment = most_aligned(&changed);
+        self.alignment.store(alignment, Ordering::Relaxed);
+        *kernels = changed;
+        Ok(result)
+    }
+
+    /// Cases that a kernel may be a candidate of are looked at anew.
+    fn affected(&self, id: &KernelId) {
+        self.engine.forget(|case| {
+            let Some(host) = case.host() else {
+                return false;
+            };
+            let operation = host.workload.operation();
+            id.operation() == operation.name() || id.operation() == operation.to_string()
+        });
+    }
+}
+
+/// The settings a kernel takes part with: its own choice, with every number of threads it can use. What else there is
+/// to set is for tuning.
+fn settings(kernel: &dyn HostKernel, workload: &Workload, machine: &Machine) -> Vec<Setting> {
+    let space = kernel.space(workload, machine);
+    let usual = space.default_setting();
+    let mut settings = vec![usual];
+    let Ok(params) = space.params(&usual) else {
+        return settings;
+    };
+    let axis = space.axes().find(|(name, _)| *name == "threads");
+    for threads in axis.map_or(&[][..], |(_, axis)| axis.values()) {
+        let other = params.clone().with("threads", (*threads).into());
+        let other = other.ok().and_then(|params| space.setting(&params).ok());
+        if let Some(other) = other
+            && !settings.contains(&other)
+        {
+            settings.push(other);
+        }
+    }
+    settings
+}
+
+fn facts(entry: &Entry, workload: &Workload) -> Facts {
+    let expected = entry.expected.time().map(|time| Expected {
+        mean: time.get().max(0.01).ln(),
+        sd: EXPECTED_SD,
+    });
+    Facts {
+        expected,
+        modelled: None,
+        workspace: entry.kernel.workspace(workload, &entry.setting).0,
+        efficiency: None,
+    }
+}
+
+/// The reference for a workload, where there is one.
+fn reference(workload: &Workload) -> Option<ReferenceKernel> {
+    ReferenceKernel::for_workload(workload)
+}

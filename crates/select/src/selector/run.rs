@@ -1,0 +1,322 @@
+//! One call: who computes it, whether the result is right, how long it took.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use kernelwise_backend::sample::{Arrangement, Tensor};
+use kernelwise_backend::{Blame, Call, Fault, HostKernel, Scratch, Setting, answer};
+use kernelwise_types::op::Operation;
+use kernelwise_types::{Numerics, Technique, Workload};
+
+use super::{
+    CHECKED, Entry, HostCase, Mode, SelectError, Selector, Shared, UNCHECKED, VERIFIED_STEPS,
+    reference,
+};
+use crate::engine::{Pick, Seat};
+use crate::learn::Sample;
+
+/// Why a call was not computed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// Nobody could be chosen.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// The call cannot be computed as it is; its outputs are untouched.
+    #[error(transparent)]
+    Call(#[from] Fault),
+    /// A kernel failed in the middle of updating the output in place, which can be made good by nobody.
+    #[error(
+        "{kernel} failed while it updated the output ({evidence}): the output must be made anew"
+    )]
+    Spoiled {
+        /// The kernel.
+        kernel: String,
+        /// What happened.
+        evidence: String,
+    },
+}
+
+thread_local! {
+    /// Scratch memory of this thread, absent while a call uses it: one within another makes its own.
+    static SCRATCH: Cell<Option<Scratch>> = const { Cell::new(None) };
+}
+
+fn with_scratch<R>(body: impl FnOnce(&mut Scratch) -> R) -> R {
+    let mut scratch = SCRATCH
+        .take()
+        .unwrap_or_else(|| Scratch::new().with_large_pages());
+    let result = body(&mut scratch);
+    SCRATCH.set(Some(scratch));
+    result
+}
+
+/// A workload whose case was looked up beforehand, for one thread; others take a clone or their own.
+#[derive(Debug)]
+pub struct Plan {
+    shared: std::sync::Arc<Shared>,
+    seat: Seat,
+}
+
+impl Clone for Plan {
+    fn clone(&self) -> Self {
+        Self {
+            shared: std::sync::Arc::clone(&self.shared),
+            seat: Seat::new(std::sync::Arc::clone(&self.seat.case)),
+        }
+    }
+}
+
+impl Plan {
+    /// Who computes the next call, by number, and whether its time is wanted: all that a choice costs.
+    #[inline]
+    pub fn choose(&self) -> Option<(usize, bool)> {
+        self.seat
+            .pick()
+            .map(|pick| (pick.candidate, pick.calls > 0))
+    }
+
+    /// Computes a call of the workload the plan was made for; others go the usual way.
+    pub fn run(&self, call: &mut Call<'_, '_>) -> Result<(), RunError> {
+        match self.seat.case.host() {
+            Some(host) if host.workload == *call.workload() => {
+                self.shared.call(&self.seat, host, call)
+            }
+            _ => self.shared.run(call),
+        }
+    }
+}
+
+impl Selector {
+    /// Computes a call by whom it finds best, and learns from it.
+    pub fn run(&self, call: &mut Call<'_, '_>) -> Result<(), RunError> {
+        self.shared.run(call)
+    }
+
+    /// Looks a workload up once, for many calls of it. The tensors must be aligned to cache lines or the usual way is
+    /// taken for kernels that need it.
+    pub fn plan(&self, workload: &Workload) -> Result<Plan, SelectError> {
+        let key = self.shared.key(workload, None);
+        let seat = self.shared.seat(key, workload, None)?;
+        Ok(Plan {
+            shared: std::sync::Arc::clone(&self.shared),
+            seat: Seat::new(std::sync::Arc::clone(&seat.case)),
+        })
+    }
+}
+
+impl Shared {
+    fn run(&self, call: &mut Call<'_, '_>) -> Result<(), RunError> {
+        let alignment = Some(call.alignment());
+        let key = self.key(call.workload(), alignment);
+        let seat: Rc<Seat> = self.seat(key, call.workload(), alignment)?;
+        match seat.case.host() {
+            Some(host) => self.call(&seat, host, call),
+            None => Err(self.nobody(&seat).into()),
+        }
+    }
+
+    fn call(&self, seat: &Seat, host: &HostCase, call: &mut Call<'_, '_>) -> Result<(), RunError> {
+        let Some(pick) = seat.pick() else {
+            // Everybody failed here before.
+            return serve_by_reference(call).unwrap_or_else(|| Err(self.nobody(seat).into()));
+        };
+        let entry = &host.entries[pick.candidate];
+        let unchecked = entry.checked.load(Ordering::Relaxed) == UNCHECKED;
+        let sampled = pick.calls > 0 && self.is_sampled(seat);
+        if unchecked || sampled {
+            return self.careful(seat, entry, pick, call);
+        }
+        self.quick(seat, entry, pick, call)
+    }
+
+    /// Whether this timed call is one of those that are held against the reference.
+    fn is_sampled(&self, seat: &Seat) -> bool {
+        let one_in = u64::from(self.verify_one_in);
+        one_in > 0 && seat.case.calls() % one_in == 0
+    }
+
+    fn quick(
+        &self,
+        seat: &Seat,
+        entry: &Entry,
+        pick: Pick,
+        call: &mut Call<'_, '_>,
+    ) -> Result<(), RunError> {
+        let timed = pick.calls > 0 && self.mode != Mode::Frozen;
+        let start = if timed { self.engine.clock.now() } else { 0 };
+        match attempt(entry, call) {
+            Ok(()) => {
+                if timed {
+                    self.took(seat, pick, start);
+                }
+                Ok(())
+            }
+            Err(Failure::Callers(fault)) => Err(fault.into()),
+            Err(Failure::Kernels(evidence)) => {
+                self.quarantine(entry, &seat.case.name, &evidence);
+                if updates(call.workload()) {
+                    return Err(RunError::Spoiled {
+                        kernel: entry.kernel.spec().id.to_string(),
+                        evidence,
+                    });
+                }
+                serve_by_reference(call).unwrap_or_else(|| Err(self.nobody(seat).into()))
+            }
+        }
+    }
+
+    fn took(&self, seat: &Seat, pick: Pick, start: u64) {
+        let now = self.engine.clock.now();
+        let sample = Sample {
+            candidate: pick.candidate,
+            time_ns: now.saturating_sub(start) as f64,
+            calls: pick.calls,
+            trial: pick.trial,
+            at_ns: now,
+        };
+        self.engine.observe(&seat.case, sample);
+    }
+
+    /// The same with the reference beside it, where that is not too much work.
+    fn careful(
+        &self,
+        seat: &Seat,
+        entry: &Entry,
+        pick: Pick,
+        call: &mut Call<'_, '_>,
+    ) -> Result<(), RunError> {
+        let reference = reference(call.workload()).filter(|_| verifiable(call.workload()));
+        let is_reference = entry.kernel.spec().technique == Technique::Reference;
+        let (Some(reference), false) = (reference, is_reference) else {
+            self.unverified.fetch_add(1, Ordering::Relaxed);
+            entry.checked.store(CHECKED, Ordering::Relaxed);
+            return self.quick(seat, entry, pick, call);
+        };
+        let expected = self.expected(&reference, call)?;
+        let start = self.engine.clock.now();
+        let evidence = match attempt(entry, call) {
+            Err(Failure::Callers(fault)) => return Err(fault.into()),
+            Err(Failure::Kernels(evidence)) => Some(evidence),
+            Ok(()) => {
+                if self.mode != Mode::Frozen && pick.calls > 0 {
+                    self.took(seat, pick, start);
+                }
+                self.verified.fetch_add(1, Ordering::Relaxed);
+                wrong(call, entry.kernel.spec().numerics, &expected)?
+            }
+        };
+        match evidence {
+            None => entry.checked.store(CHECKED, Ordering::Relaxed),
+            Some(evidence) => {
+                self.quarantine(entry, &seat.case.name, &evidence);
+                for (tensor, output) in expected.iter().zip(call.outputs()) {
+                    tensor.write_to(output).map_err(Fault::from)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the reference makes of the call, in memory of its own.
+    fn expected(
+        &self,
+        reference: &dyn HostKernel,
+        call: &mut Call<'_, '_>,
+    ) -> Result<Vec<Tensor>, RunError> {
+        let workload = call.workload().clone();
+        let mut expected = Vec::new();
+        for (operand, output) in workload.outputs().iter().zip(call.outputs()) {
+            let mut tensor = Tensor::empty(operand.dtype, operand.shape, Arrangement::Contiguous);
+            // What the operation updates is part of its input.
+            tensor.read_from(&output.as_view()).map_err(Fault::from)?;
+            expected.push(tensor);
+        }
+        let contiguous = workload.clone();
+        {
+            let mut views = Vec::new();
+            for tensor in &mut expected {
+                views.push(tensor.view_mut().map_err(Fault::from)?);
+            }
+            let mut own = Call::new(&contiguous, call.inputs(), &mut views).map_err(Fault::from)?;
+            reference.execute(&mut own, &Setting::NONE, &mut Scratch::new())?;
+        }
+        Ok(expected)
+    }
+}
+
+/// What kept a kernel from computing a call.
+enum Failure {
+    /// The call itself.
+    Callers(Fault),
+    /// The kernel.
+    Kernels(String),
+}
+
+/// Runs a kernel; a panic is a failure like others.
+fn attempt(entry: &Entry, call: &mut Call<'_, '_>) -> Result<(), Failure> {
+    let Entry {
+        kernel, setting, ..
+    } = entry;
+    let body = || {
+        with_scratch(|scratch| {
+            scratch.reserve(kernel.workspace(call.workload(), setting))?;
+            kernel.execute(call, setting, scratch)
+        })
+    };
+    // Outputs that a panic leaves half made are made anew; the scratch memory it took is gone.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(fault)) => Err(match fault.blame() {
+            Blame::Caller => Failure::Callers(fault),
+            Blame::Kernel | Blame::Device => Failure::Kernels(fault.to_string()),
+        }),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            let words = text.unwrap_or_else(|| "without words".to_owned());
+            Err(Failure::Kernels(format!("panicked: {words}")))
+        }
+    }
+}
+
+/// The reference in the place of a kernel; `None` where there is none.
+fn serve_by_reference(call: &mut Call<'_, '_>) -> Option<Result<(), RunError>> {
+    let reference = reference(call.workload())?;
+    let ran = reference.execute(call, &Setting::NONE, &mut Scratch::new());
+    Some(ran.map_err(RunError::from))
+}
+
+/// Whether the output is read before it is written.
+fn updates(workload: &Workload) -> bool {
+    matches!(workload.operation(), Operation::Scatter(_))
+}
+
+/// Whether the reference is quick enough, and the result the only right one.
+fn verifiable(workload: &Workload) -> bool {
+    let operands = workload.inputs().iter().chain(workload.outputs());
+    let elements: u64 = operands
+        .map(|operand| operand.shape.elements() as u64)
+        .sum();
+    let flops = workload.cost().map_or(0, |cost| cost.flops.0);
+    elements.max(flops / 2) <= VERIFIED_STEPS && answer::is_unique(workload.operation())
+}
+
+/// In what a result differs from what it should be.
+fn wrong(
+    call: &mut Call<'_, '_>,
+    numerics: Numerics,
+    expected: &[Tensor],
+) -> Result<Option<String>, RunError> {
+    let workload = call.workload().clone();
+    let mut actual = Vec::new();
+    for (operand, output) in workload.outputs().iter().zip(call.outputs()) {
+        let mut tensor = Tensor::empty(operand.dtype, operand.shape, Arrangement::Contiguous);
+        tensor.read_from(&output.as_view()).map_err(Fault::from)?;
+        actual.push(tensor);
+    }
+    let compared = answer::compare(&workload, numerics, call.inputs(), expected, &actual);
+    Ok(compared.err().map(|what| format!("wrong result: {what}")))
+}
