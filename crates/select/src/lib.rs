@@ -8,6 +8,7 @@ pub mod key;
 pub mod learn;
 pub mod policy;
 mod selector;
+mod statistics;
 
 pub use budget::Budget;
 pub use policy::{Policy, Weights};
@@ -15,3 +16,4 @@ pub use selector::{
     BuildError, Builder, Mode, Plan, Quarantine, ReportError, RunError, SelectError, Selector,
     Ticket, UnknownMode, Went,
 };
+pub use statistics::{Quality, Statistics};

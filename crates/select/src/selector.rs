@@ -29,6 +29,7 @@ use crate::engine::{Case, Engine, NewCase, Seat, lock};
 use crate::key::Key;
 use crate::learn::{Event, Facts, Learned, Rules, Sample};
 use crate::policy::{InvalidPolicy, Policy};
+use crate::statistics::{Slowdowns, Statistics};
 
 pub use run::{Plan, RunError};
 
@@ -564,41 +565,25 @@ impl Selector {
         let host = seat.case.host().ok_or_else(|| self.shared.nobody(&seat))?;
         let choice = learned.choice().ok_or_else(|| self.shared.nobody(&seat))?;
         let beliefs = learned.beliefs();
-        let mut ranked: Vec<Ranked> = Vec::new();
-        for (i, entry) in host.entries.iter().enumerate() {
-            if i == choice.serves || !learned.is_barred(i) {
-                ranked.push(Ranked {
-                    candidate: entry.candidate(),
-                    estimate: estimate(&learned, i, &beliefs[i], &entry.expected),
-                });
-            } else {
-                ranked.push(Ranked {
-                    candidate: entry.candidate(),
-                    estimate: Estimate::Unknown,
-                });
-            }
-        }
-        let chosen = ranked.remove(choice.serves);
-        let barred = |i: usize| learned.is_barred(i);
-        let alternatives = ranked
-            .into_iter()
-            .enumerate()
-            .filter(|(i, _)| !barred(if *i < choice.serves { *i } else { i + 1 }))
-            .map(|(_, ranked)| ranked)
-            .collect();
+        let rank = |i: usize| Ranked {
+            candidate: host.entries[i].candidate(),
+            estimate: estimate(&learned, i, &beliefs[i], &host.entries[i].expected),
+        };
+        let others = (0..host.entries.len()).filter(|i| *i != choice.serves);
+        let alternatives = others.filter(|i| !learned.is_barred(*i)).map(rank);
         let confidence = learned
             .confidence(self.shared.engine.rules.zone)
             .and_then(|chance| Share::new(chance).ok());
         Ok(Decision::new(
             workload.clone(),
-            chosen,
+            rank(choice.serves),
             if host.forced {
                 Reason::Forced
             } else {
                 choice.reason
             },
             confidence,
-            alternatives,
+            alternatives.collect(),
             host.refused.clone(),
         ))
     }
@@ -671,6 +656,51 @@ impl Selector {
                 .bar_everywhere(|entry| entry.kernel.spec().id == *id, false);
         }
         freed
+    }
+
+    /// What it did so far. Learns from what waits first.
+    pub fn statistics(&self) -> Statistics {
+        self.settle();
+        let ledger = self.ledger();
+        let (samples_dropped, workloads_evicted) = self.shared.engine.losses();
+        let cases = self.shared.engine.cases();
+        let mut slowdowns: BTreeMap<String, Slowdowns> = BTreeMap::new();
+        let mut popular: BTreeMap<KernelId, u64> = BTreeMap::new();
+        for case in &cases {
+            let learned = self.shared.engine.learned(case);
+            let (Some(host), Some(choice)) = (case.host(), learned.choice()) else {
+                continue;
+            };
+            let id = host.entries[choice.serves].kernel.spec().id.clone();
+            *popular.entry(id).or_default() += case.calls();
+            let measured = |i: usize| learned.tally(i).and_then(|tally| tally.mean());
+            let others = (0..host.entries.len()).filter(|i| *i != choice.serves);
+            let best = others.filter_map(measured).min_by(f64::total_cmp);
+            if let (Some(serves), Some(other)) = (measured(choice.serves), best) {
+                let operation = host.workload.operation().to_string();
+                let list = slowdowns.entry(operation).or_default();
+                list.push((serves - other).max(0.0));
+            }
+        }
+        let mut popular: Vec<(KernelId, u64)> = popular.into_iter().collect();
+        popular.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let quality = slowdowns
+            .into_iter()
+            .filter_map(|(operation, list)| Some((operation, list.quality()?)));
+        Statistics {
+            workloads: cases.len(),
+            calls: cases.iter().map(|case| case.calls()).sum(),
+            trials: ledger.trials(),
+            served_ns: ledger.served_ns(),
+            trials_excess_ns: ledger.spent_ns(),
+            verified: self.shared.verified.load(Ordering::Relaxed),
+            unverified: self.shared.unverified.load(Ordering::Relaxed),
+            quarantined: lock(&self.shared.quarantined).len(),
+            samples_dropped,
+            workloads_evicted,
+            quality: quality.collect(),
+            popular,
+        }
     }
 
     /// What was served, and what trials cost.

@@ -485,3 +485,27 @@ fn the_same_calls_and_seed_give_the_same_choices() {
     };
     assert_eq!(trace(5), trace(5));
 }
+
+#[test]
+fn statistics_come_from_what_was_measured() {
+    let bed = Bed::new(&[900_000, 200_000]);
+    let selector = bed.selector();
+    let cold = selector.statistics();
+    assert_eq!((cold.workloads, cold.calls, cold.quality.len()), (0, 0, 0));
+    calls(&selector, 1);
+    assert!(
+        selector.statistics().quality.is_empty(),
+        "nothing to compare with"
+    );
+    calls(&selector, 99);
+    let statistics = selector.statistics();
+    assert_eq!((statistics.workloads, statistics.calls), (1, 100));
+    let quality = statistics.quality["copy"];
+    assert_eq!((quality.workloads, quality.share_within_5pct), (1, 1.0));
+    assert!((quality.slowdown - 1.0).abs() < 1e-9);
+    assert_eq!(statistics.popular, [(id(NAMES[1]), 100)]);
+    assert_eq!(statistics.verified, 2);
+    let total = 900_000 * bed.runs(0) + 200_000 * bed.runs(1);
+    let excess = statistics.trials_excess_ns;
+    assert!((statistics.served_ns + excess - total as f64).abs() < 0.2 * total as f64);
+}

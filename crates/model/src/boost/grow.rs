@@ -253,8 +253,9 @@ impl<'a> Grower<'a> {
         for &feature in task.features {
             let codes = self.bins.column(feature as usize).codes();
             let mut low = Sum::default();
-            for code in codes.start..codes.end - 1 {
-                low.add(sums[code]);
+            // Nothing is above the last code.
+            for (code, &sum) in codes.clone().zip(&sums[codes.start..codes.end - 1]) {
+                low.add(sum);
                 let high = total.minus(low);
                 if low.weight < least || low.weight <= 0.0 {
                     continue;
