@@ -34,6 +34,7 @@ mod bench;
 mod contest;
 mod entrant;
 mod figures;
+mod hits;
 mod judge;
 mod operands;
 mod ratios;
@@ -46,6 +47,7 @@ pub use figures::{
     Conditions, Doubt, Figures, Outcome, RefusedKernel, RivalFact, ShapeFigures, SkippedShape,
     Source, Standing, Times,
 };
+pub use hits::{Hits, HitsError, hits};
 pub use judge::inside_taps;
 pub use ratios::{Ratio, RatioSummary, Summary, ThresholdSummary, summarise};
 pub use rivals::Rivals;

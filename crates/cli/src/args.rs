@@ -44,6 +44,13 @@ pub(crate) enum Command {
     /// List the kernels of an operation: what they need, what can be set, and with --shape whether they may
     /// run on it or why not
     Kernels(Kernels),
+    /// Say which kernel computes an input best: `kernelwise select matmul --shape 64x64x64`
+    Select(Explain),
+    /// The same with the reason, the alternatives and what would change the choice
+    Explain(Explain),
+    /// Show on scripted kernels how learning behaves
+    #[command(subcommand)]
+    Demo(Demo),
     /// Race kernels against each other and against other libraries
     #[command(subcommand)]
     Bench(Bench),
@@ -138,7 +145,77 @@ pub(crate) enum Bench {
     /// Every kernel of an operation and the libraries that can do the same, shape by shape, with the
     /// shares of what the machine can do
     Ops(BenchOps),
+    /// What a choice costs, beside a lock around a map
+    Select(BenchSelect),
 }
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct BenchSelect {
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Demo {
+    /// One kernel becomes ten times slower and is left; then all become twice as slow together, and nobody is
+    Drift(DemoDrift),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DemoDrift {
+    /// Seed of the noise and the trials
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXPLAIN_NOTES)]
+pub(crate) struct Explain {
+    /// The operation, such as `matmul` or `reduce.sum`
+    #[arg(value_name = "OPERATION")]
+    pub(crate) op: String,
+
+    /// Its sizes, or a whole workload
+    #[arg(long, value_name = "SHAPE")]
+    pub(crate) shape: String,
+
+    /// The element type of a --shape that names none, f32 by default
+    #[arg(long)]
+    pub(crate) dtype: Option<DType>,
+
+    /// How the choice is made
+    #[arg(long, default_value = "bandit", value_parser = PossibleValuesParser::new(kernelwise_select::Policy::NAMES))]
+    pub(crate) policy: String,
+
+    /// Seconds of calls to learn from
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) time_budget: f64,
+
+    /// Seconds the calibration before it may take
+    #[arg(long, value_name = "SECONDS", default_value_t = CalibrateOptions::default().budget.as_secs_f64(), value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) calibration_budget: f64,
+
+    /// Allow results of reduced precision
+    #[arg(long)]
+    pub(crate) allow_reduced: bool,
+
+    /// Seed of inputs and trials
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+const EXPLAIN_NOTES: &str = "\
+The machine is calibrated, then the input is computed again and again on drawn data, as by a program that uses the selector. \
+KERNELWISE_FORCE=operation=kernel forces a kernel.";
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = BENCH_NOTES)]

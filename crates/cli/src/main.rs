@@ -5,12 +5,16 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+mod allocations;
 mod args;
 mod command;
 mod environment;
 mod exit;
 mod interrupt;
 mod output;
+
+#[global_allocator]
+static ALLOCATOR: allocations::Counting = allocations::Counting;
 
 fn main() -> ExitCode {
     // Wrong words end here with exit code 2, `--help` and `--version` with 0.

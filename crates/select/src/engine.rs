@@ -11,7 +11,6 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -44,16 +43,20 @@ pub(crate) struct NewCase {
 
 /// One workload with its candidates.
 pub(crate) struct Case {
+    word: Lonely<AtomicU64>,
     pub(crate) key: Key,
     pub(crate) name: String,
     pub(crate) payload: Box<dyn Any + Send + Sync>,
-    word: AtomicU64,
     /// Calls that were counted so far; each thread adds its own when it takes the time.
     calls: AtomicU64,
     /// When it was last seen in use, by a count of uses.
     used: AtomicU64,
     learned: Mutex<Learned>,
 }
+
+/// Alone in its cache line: who reads it is not disturbed by who writes beside it.
+#[repr(align(64))]
+struct Lonely<T>(T);
 
 impl std::fmt::Debug for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -104,6 +107,8 @@ pub(crate) struct Seat {
     pub(crate) case: Arc<Case>,
     /// Calls of this thread since it last took the time.
     calls: Cell<u32>,
+    /// Calls that the case does not know of yet.
+    uncounted: Cell<u32>,
 }
 
 /// What one call is to do.
@@ -115,18 +120,22 @@ pub(crate) struct Pick {
     pub(crate) trial: bool,
 }
 
+/// Calls that a thread counts for itself before it tells: telling is a write that other threads notice.
+const UNCOUNTED: u32 = 256;
+
 impl Seat {
     pub(crate) fn new(case: Arc<Case>) -> Self {
         Self {
             case,
             calls: Cell::new(0),
+            uncounted: Cell::new(0),
         }
     }
 
     /// Who computes this call; `None` if nobody may.
     #[inline]
     pub(crate) fn pick(&self) -> Option<Pick> {
-        let word = Word(self.case.word.load(Ordering::Relaxed));
+        let word = Word(self.case.word.0.load(Ordering::Relaxed));
         let calls = self.calls.get() + 1;
         if calls & word.mask() != 0 && word.0 >> 16 & 0xffff == 0 {
             self.calls.set(calls);
@@ -140,18 +149,24 @@ impl Seat {
     }
 
     /// A call whose time is wanted, perhaps a trial.
-    #[cold]
     fn timed(&self, word: Word, calls: u32) -> Option<Pick> {
         if word.0 & Word::SOMEBODY == 0 {
             return None;
         }
         self.calls.set(0);
-        self.case.calls.fetch_add(calls.into(), Ordering::Relaxed);
+        self.uncounted.set(self.uncounted.get() + calls);
+        if self.uncounted.get() >= UNCOUNTED {
+            self.count();
+        }
         let trial = word.tried().filter(|_| {
             // One call takes a trial, however many see it.
             let taken = word.without_trial().0;
             let order = Ordering::Relaxed;
-            let exchange = self.case.word.compare_exchange(word.0, taken, order, order);
+            let exchange = self
+                .case
+                .word
+                .0
+                .compare_exchange(word.0, taken, order, order);
             exchange.is_ok()
         });
         Some(Pick {
@@ -160,14 +175,19 @@ impl Seat {
             trial: trial.is_some(),
         })
     }
+
+    /// Tells the case what this thread counted.
+    fn count(&self) {
+        let calls = self.uncounted.take();
+        self.case.calls.fetch_add(calls.into(), Ordering::Relaxed);
+    }
 }
 
 impl Drop for Seat {
     /// What was not counted yet is counted now.
     fn drop(&mut self) {
-        self.case
-            .calls
-            .fetch_add(self.calls.get().into(), Ordering::Relaxed);
+        self.uncounted.set(self.uncounted.get() + self.calls.get());
+        self.count();
     }
 }
 
@@ -176,26 +196,25 @@ impl Drop for Seat {
 struct Table {
     engine: u64,
     generation: u64,
-    places: Vec<Option<(Key, Rc<Seat>)>>,
+    places: Vec<Option<(Key, Seat)>>,
     filled: usize,
 }
 
 impl Table {
-    fn new(engine: u64, generation: u64) -> Self {
-        Self {
-            engine,
-            generation,
-            places: std::iter::repeat_with(|| None).take(64).collect(),
-            filled: 0,
-        }
-    }
+    /// Of no engine.
+    const NONE: Self = Self {
+        engine: 0,
+        generation: 0,
+        places: Vec::new(),
+        filled: 0,
+    };
 
     #[inline]
-    fn get(&self, key: Key) -> Option<&Rc<Seat>> {
-        let mask = self.places.len() - 1;
+    fn get(&self, key: Key) -> Option<&Seat> {
+        let mask = self.places.len().wrapping_sub(1);
         let mut place = key.place(mask);
         loop {
-            match &self.places[place] {
+            match self.places.get(place)? {
                 Some((known, seat)) if *known == key => return Some(seat),
                 Some(_) => place = (place + 1) & mask,
                 None => return None,
@@ -203,7 +222,7 @@ impl Table {
         }
     }
 
-    fn insert(&mut self, key: Key, seat: Rc<Seat>, capacity: usize) {
+    fn insert(&mut self, key: Key, seat: Seat, capacity: usize) {
         if self.filled >= capacity {
             // Rare: the shared map still has them.
             let size = self.places.len();
@@ -212,7 +231,7 @@ impl Table {
             self.filled = 0;
         }
         if 2 * (self.filled + 1) > self.places.len() {
-            let larger = 2 * self.places.len();
+            let larger = (2 * self.places.len()).max(64);
             let old = std::mem::take(&mut self.places);
             self.places.resize_with(larger, || None);
             for (key, seat) in old.into_iter().flatten() {
@@ -223,7 +242,7 @@ impl Table {
         self.filled += 1;
     }
 
-    fn put(&mut self, key: Key, seat: Rc<Seat>) {
+    fn put(&mut self, key: Key, seat: Seat) {
         let mask = self.places.len() - 1;
         let mut place = key.place(mask);
         while self.places[place].is_some() {
@@ -234,9 +253,14 @@ impl Table {
 }
 
 thread_local! {
-    /// One table for each engine that this thread uses, the last used first.
-    static TABLES: RefCell<Vec<Table>> = const { RefCell::new(Vec::new()) };
+    /// The table of the engine that this thread used last.
+    static TABLE: RefCell<Table> = const { RefCell::new(Table::NONE) };
+    /// Those of others that it uses.
+    static OTHERS: RefCell<Vec<Table>> = const { RefCell::new(Vec::new()) };
 }
+
+/// Engines whose tables a thread keeps.
+const ENGINES_OF_A_THREAD: usize = 8;
 
 /// Numbers for engines, so that a thread's tables are never taken for another's.
 static ENGINES: AtomicU64 = AtomicU64::new(1);
@@ -315,33 +339,43 @@ impl Engine {
         }
     }
 
-    /// This thread's seat at a case; `make` says what a new one is like.
+    /// Does something, once, at this thread's seat of a case; `make` says what a new one is like.
+    ///
+    /// The table is borrowed meanwhile. A call within the call finds its seats as well; only one that meets a new case
+    /// gets a seat that is not kept.
     #[inline]
-    pub(crate) fn seat<E>(
+    pub(crate) fn at_seat<E, R>(
         &self,
         key: Key,
         make: impl FnOnce() -> Result<NewCase, E>,
-    ) -> Result<Rc<Seat>, E> {
+        mut body: impl FnMut(&Seat) -> R,
+    ) -> Result<R, E> {
         let generation = self.generation.load(Ordering::Acquire);
-        let found = TABLES.with_borrow(|tables| {
-            let table = tables.first()?;
-            let mine = table.engine == self.number && table.generation == generation;
-            mine.then(|| table.get(key).cloned()).flatten()
-        });
-        match found {
-            Some(seat) => Ok(seat),
-            None => self.sit(key, generation, make),
+        let mut known = || {
+            let found = TABLE.try_with(|table| {
+                let table = table.try_borrow().ok()?;
+                if table.engine != self.number || table.generation != generation {
+                    return None;
+                }
+                table.get(key).map(&mut body)
+            });
+            found.ok().flatten()
+        };
+        if let Some(result) = known() {
+            return Ok(result);
         }
+        let case = self.sit(key, generation, make)?;
+        Ok(known().unwrap_or_else(|| body(&Seat::new(case))))
     }
 
-    /// The longer way to a seat.
+    /// The longer way: makes the case if nobody did, and takes a seat unless the table is in use.
     #[cold]
     fn sit<E>(
         &self,
         key: Key,
         generation: u64,
         make: impl FnOnce() -> Result<NewCase, E>,
-    ) -> Result<Rc<Seat>, E> {
+    ) -> Result<Arc<Case>, E> {
         // Nothing is locked while the owner, whose kernels may be anybody's code, says what the case is like.
         let known = lock(&self.cases).get(&key).cloned();
         let case = match known {
@@ -350,35 +384,67 @@ impl Engine {
         };
         let now = self.uses.fetch_add(1, Ordering::Relaxed);
         case.used.store(now, Ordering::Relaxed);
-        let seat = Rc::new(Seat::new(case));
-        let kept = Rc::clone(&seat);
-        let out = TABLES.with_borrow_mut(|tables| {
-            let mut out = Vec::new();
-            match tables.iter().position(|table| table.engine == self.number) {
-                Some(place) => tables.swap(0, place),
-                None => tables.insert(0, Table::new(self.number, generation)),
+        let seat = Seat::new(Arc::clone(&case));
+        // What is thrown away ends after the borrow: payloads may be anybody's code.
+        let mut out = Vec::new();
+        let _ = TABLE.try_with(|table| {
+            let Ok(mut table) = table.try_borrow_mut() else {
+                return;
+            };
+            if table.engine != self.number {
+                self.exchange(&mut table, &mut out);
             }
-            if let Some(table) = tables.first_mut() {
-                if table.generation != generation {
-                    out.push(std::mem::replace(
-                        table,
-                        Table::new(self.number, generation),
-                    ));
-                }
-                if table.get(key).is_none() {
-                    table.insert(key, kept, self.capacity);
-                }
+            if table.generation != generation {
+                let fresh = Table {
+                    engine: self.number,
+                    generation,
+                    ..Table::NONE
+                };
+                out.push(std::mem::replace(&mut *table, fresh));
             }
-            /// Engines whose tables a thread keeps.
-            const ENGINES_OF_A_THREAD: usize = 8;
-            if tables.len() > ENGINES_OF_A_THREAD {
-                out.extend(tables.drain(ENGINES_OF_A_THREAD..));
+            if table.get(key).is_none() {
+                table.insert(key, seat, self.capacity);
             }
-            out
         });
-        // Cases that nobody knows any more end here, after the borrow: their payloads may be anybody's code.
         drop(out);
-        Ok(seat)
+        Ok(case)
+    }
+
+    /// Brings this engine's table to the front.
+    fn exchange(&self, table: &mut Table, out: &mut Vec<Table>) {
+        let _ = OTHERS.try_with(|others| {
+            let Ok(mut others) = others.try_borrow_mut() else {
+                return;
+            };
+            let mine = others.iter().position(|other| other.engine == self.number);
+            let mine = mine.map(|place| others.remove(place));
+            let mine = mine.unwrap_or(Table {
+                engine: self.number,
+                generation: self.generation.load(Ordering::Acquire),
+                ..Table::NONE
+            });
+            let before = std::mem::replace(table, mine);
+            if before.engine != 0 {
+                others.insert(0, before);
+            }
+            if others.len() > ENGINES_OF_A_THREAD {
+                out.extend(others.drain(ENGINES_OF_A_THREAD..));
+            }
+        });
+    }
+
+    /// Tells the cases what this thread counted.
+    fn count_own(&self) {
+        let _ = TABLE.try_with(|table| {
+            if let Ok(table) = table.try_borrow()
+                && table.engine == self.number
+            {
+                for (_, seat) in table.places.iter().flatten() {
+                    seat.uncounted.set(seat.uncounted.get() + seat.calls.take());
+                    seat.count();
+                }
+            }
+        });
     }
 
     fn add(&self, key: Key, new: NewCase) -> Arc<Case> {
@@ -392,7 +458,7 @@ impl Engine {
             key,
             name: new.name,
             payload: new.payload,
-            word: AtomicU64::new(Word::of(&learned, &self.rules).0),
+            word: Lonely(AtomicU64::new(Word::of(&learned, &self.rules).0)),
             calls: AtomicU64::new(0),
             used: AtomicU64::new(self.uses.load(Ordering::Relaxed)),
             learned: Mutex::new(learned),
@@ -478,7 +544,7 @@ impl Engine {
             } = &mut *learning;
             let mut learned = lock(&case.learned);
             let asked = learned.trial();
-            let seen = Word(case.word.load(Ordering::Relaxed)).tried();
+            let seen = Word(case.word.0.load(Ordering::Relaxed)).tried();
             let news = learned.learn(&sample, &self.rules, ledger, random);
             let mut word = Word::of(&learned, &self.rules);
             // A trial that a call has taken is under way, and not offered to another.
@@ -486,7 +552,7 @@ impl Engine {
                 word = word.without_trial();
             }
             if !self.shadow {
-                case.word.store(word.0, Ordering::Relaxed);
+                case.word.0.store(word.0, Ordering::Relaxed);
             }
             drop(learned);
             let now = self.uses.fetch_add(1, Ordering::Relaxed);
@@ -507,6 +573,7 @@ impl Engine {
         let mut learned = lock(&case.learned);
         learned.bar(candidate, barred, &self.rules);
         case.word
+            .0
             .store(Word::of(&learned, &self.rules).0, Ordering::Relaxed);
     }
 
@@ -515,8 +582,9 @@ impl Engine {
         lock(&case.learned).clone()
     }
 
-    /// All cases, by name.
+    /// All cases, by name, with all calls of this thread counted.
     pub(crate) fn cases(&self) -> Vec<Arc<Case>> {
+        self.count_own();
         let mut cases: Vec<_> = lock(&self.cases).values().cloned().collect();
         cases.sort_by(|a, b| a.name.cmp(&b.name).then(a.key.cmp(&b.key)));
         cases

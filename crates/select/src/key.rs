@@ -1,6 +1,6 @@
 //! Names for cases: 128 bits made from whatever tells one case from another.
 //!
-//! Two lanes that multiply and rotate by different numbers take in each word at once, so a key costs little more than a
+//! Two lanes that add each word and multiply by different numbers work side by side, so a key costs little more than a
 //! plain hash. With 128 bits no two of a million cases share a name by chance (one in 10^26), so nothing
 //! else has to be compared when one is looked up.
 
@@ -51,8 +51,14 @@ fn mix(mut z: u64) -> u64 {
 impl Lanes {
     #[inline]
     fn take(&mut self, word: u64) {
-        self.a = (self.a.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
-        self.b = (self.b.rotate_left(29) ^ word).wrapping_mul(0x9fb2_1c65_1e98_df25);
+        self.a = self
+            .a
+            .wrapping_add(word)
+            .wrapping_mul(0xf135_7aea_2e62_a9c5);
+        self.b = self
+            .b
+            .wrapping_add(word)
+            .wrapping_mul(0x9fb2_1c65_1e98_df25);
     }
 }
 

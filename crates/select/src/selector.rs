@@ -496,15 +496,21 @@ impl Selector {
     #[inline]
     pub fn select(&self, workload: &Workload) -> Result<Ticket, SelectError> {
         let key = self.shared.key(workload, None);
-        let seat = self.shared.seat(key, workload, None)?;
-        let pick = seat.pick().ok_or_else(|| self.shared.nobody(&seat))?;
-        Ok(Ticket {
-            engine: self.shared.engine.number(),
-            key,
-            candidate: pick.candidate,
-            calls: pick.calls,
-            trial: pick.trial,
-        })
+        let made = || self.shared.case(workload, None);
+        let picked = self.shared.engine.at_seat(key, made, Seat::pick)?;
+        match picked {
+            Some(pick) => Ok(Ticket {
+                engine: self.shared.engine.number(),
+                key,
+                candidate: pick.candidate,
+                calls: pick.calls,
+                trial: pick.trial,
+            }),
+            None => {
+                let case = self.shared.known(workload)?;
+                Err(self.shared.nobody(&case))
+            }
+        }
     }
 
     /// The kernel and the parameters that a ticket is for.
@@ -558,12 +564,11 @@ impl Selector {
 
     /// The choice for a workload, with everything it was made from.
     pub fn explain(&self, workload: &Workload) -> Result<Decision, SelectError> {
-        let key = self.shared.key(workload, None);
-        let seat = self.shared.seat(key, workload, None)?;
+        let case = self.shared.known(workload)?;
         self.settle();
-        let learned = self.shared.engine.learned(&seat.case);
-        let host = seat.case.host().ok_or_else(|| self.shared.nobody(&seat))?;
-        let choice = learned.choice().ok_or_else(|| self.shared.nobody(&seat))?;
+        let learned = self.shared.engine.learned(&case);
+        let host = case.host().ok_or_else(|| self.shared.nobody(&case))?;
+        let choice = learned.choice().ok_or_else(|| self.shared.nobody(&case))?;
         let beliefs = learned.beliefs();
         let rank = |i: usize| Ranked {
             candidate: host.entries[i].candidate(),
@@ -767,14 +772,11 @@ impl Shared {
         Key::of(&(workload, alignment))
     }
 
-    #[inline]
-    fn seat(
-        &self,
-        key: Key,
-        workload: &Workload,
-        alignment: Option<usize>,
-    ) -> Result<std::rc::Rc<Seat>, SelectError> {
-        self.engine.seat(key, || self.case(workload, alignment))
+    /// The case of a workload whose tensors are aligned.
+    fn known(&self, workload: &Workload) -> Result<Arc<Case>, SelectError> {
+        let made = || self.case(workload, None);
+        let case = |seat: &Seat| Arc::clone(&seat.case);
+        self.engine.at_seat(self.key(workload, None), made, case)
     }
 
     fn case(&self, workload: &Workload, alignment: Option<usize>) -> Result<NewCase, SelectError> {
@@ -877,9 +879,9 @@ impl Shared {
         })
     }
 
-    fn nobody(&self, seat: &Seat) -> SelectError {
+    fn nobody(&self, case: &Case) -> SelectError {
         let quarantined = lock(&self.quarantined);
-        let entries = seat.case.host().map_or(&[][..], |host| &host.entries);
+        let entries = case.host().map_or(&[][..], |host| &host.entries);
         let refused = entries.iter().map(|entry| {
             let spec = entry.kernel.spec();
             let known = quarantined.get(&(spec.id.clone(), spec.version));
@@ -887,7 +889,7 @@ impl Shared {
             (spec.id.clone(), format!("does not run any more: {why}"))
         });
         SelectError::NoKernel {
-            workload: seat.case.name.clone(),
+            workload: case.name.clone(),
             refused: refused.collect(),
         }
     }

@@ -1,14 +1,17 @@
 //! One file per verb.
 
-use crate::args::{Args, Bench, Command};
+use crate::args::{Args, Bench, Command, Demo};
 use crate::exit::Failure;
 
 mod asked;
 mod bench;
 mod calibration;
 mod cost;
+mod demo;
 mod doctor;
+mod explain;
 mod generated;
+mod hits;
 mod kernels;
 mod learn;
 mod probe;
@@ -23,7 +26,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Cost(cost) => cost::run(&cost),
         Command::Kernels(kernels) => kernels::run(&kernels),
+        Command::Select(asked) => explain::select(&asked),
+        Command::Explain(asked) => explain::explain(&asked),
+        Command::Demo(Demo::Drift(drift)) => demo::drift(&drift),
         Command::Bench(Bench::Ops(ops)) => bench::run(&ops),
+        Command::Bench(Bench::Select(select)) => hits::run(&select),
         Command::Completions { shell } => generated::completions(shell),
         Command::Man => generated::man(),
     }

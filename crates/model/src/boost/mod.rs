@@ -37,8 +37,9 @@ pub use tree::{Ensemble, InvalidEnsemble};
 
 /// The settings of a fit.
 ///
-/// The defaults are sized for the call path: 24 trees of depth 6 are 144 steps, about a hundred nanoseconds. Off the
-/// call path more trees and a smaller [`shrinkage`](Self::shrinkage) predict better.
+/// The defaults are sized for the call path: 16 trees of depth 7 are 112 steps in two groups of eight, 139 ns on one
+/// core of an EPYC 7003 at 30 features. At equal steps, few deep trees were seen to choose better than many shallow
+/// ones. Off the call path more trees and a smaller [`shrinkage`](Self::shrinkage) do better still.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Boosting {
     /// How many trees, 1 to 10 000.
@@ -62,9 +63,9 @@ pub struct Boosting {
 impl Default for Boosting {
     fn default() -> Self {
         Self {
-            trees: 24,
-            depth: 6,
-            shrinkage: 0.2,
+            trees: 16,
+            depth: 7,
+            shrinkage: 0.3,
             row_share: 0.8,
             feature_share: 0.8,
             bins: 64,

@@ -34,9 +34,11 @@ fn new_case(name: &str, times: &[f64]) -> NewCase {
     }
 }
 
-fn seat(engine: &Engine, name: &str, times: &[f64]) -> Rc<Seat> {
+/// A seat of its own at a case.
+fn seat(engine: &Engine, name: &str, times: &[f64]) -> Seat {
     let made = || Ok::<_, Infallible>(new_case(name, times));
-    engine.seat(Key::of(name), made).unwrap()
+    let case = |seat: &Seat| Arc::clone(&seat.case);
+    Seat::new(engine.at_seat(Key::of(name), made, case).unwrap())
 }
 
 fn sample(pick: Pick, time_ns: f64) -> Sample {
@@ -58,12 +60,12 @@ fn a_case_is_made_once_and_then_found() {
             made.fetch_add(1, Ordering::Relaxed);
             Ok::<_, Infallible>(new_case("one", &[5.0, 3.0]))
         };
-        let seat = engine.seat(Key::of("one"), make).unwrap();
-        assert_eq!(seat.pick().unwrap().candidate, 1);
+        let pick = engine.at_seat(Key::of("one"), make, Seat::pick).unwrap();
+        assert_eq!(pick.unwrap().candidate, 1);
     }
     assert_eq!(made.load(Ordering::Relaxed), 1);
-    let failed = engine.seat(Key::of("two"), || Err("no kernel"));
-    assert_eq!(failed.unwrap_err(), "no kernel");
+    let failed = engine.at_seat(Key::of("two"), || Err("no kernel"), Seat::pick);
+    assert_eq!(failed, Err("no kernel"));
 }
 
 #[test]
@@ -84,8 +86,6 @@ fn what_is_learned_changes_what_is_picked() {
     assert!((90..=110).contains(&timed), "{timed} of 800");
     let case = Arc::clone(&seat.case);
     drop(seat);
-    engine.forget(|_| true);
-    TABLES.with_borrow_mut(Vec::clear);
     assert_eq!(case.calls(), 200 + 1 + 800);
 }
 
@@ -169,12 +169,16 @@ fn two_threads_lose_nothing() {
     let engine = Arc::new(engine(1000));
     let work = |engine: Arc<Engine>| {
         for i in 0..CALLS {
-            let seat = seat(&engine, ["a", "b", "c"][i as usize % 3], &[20.0, 30.0]);
-            let pick = seat.pick().unwrap();
-            if pick.calls > 0 && i % 64 < 3 {
-                engine.observe(&seat.case, sample(pick, 20.0));
-                engine.settle();
-            }
+            let name = ["a", "b", "c"][i as usize % 3];
+            let made = || Ok::<_, Infallible>(new_case(name, &[20.0, 30.0]));
+            let call = |seat: &Seat| {
+                let pick = seat.pick().unwrap();
+                if pick.calls > 0 && i % 64 < 3 {
+                    engine.observe(&seat.case, sample(pick, 20.0));
+                    engine.settle();
+                }
+            };
+            engine.at_seat(Key::of(name), made, call).unwrap();
             if i == CALLS / 2 {
                 engine.renew();
             }
@@ -190,6 +194,31 @@ fn two_threads_lose_nothing() {
     }
     let calls: u64 = engine.cases().iter().map(|case| case.calls()).sum();
     assert_eq!(calls, 2 * CALLS);
+}
+
+/// Calls within calls, of known cases and of new ones, at several engines.
+#[test]
+fn seats_can_be_taken_within_each_other() {
+    let engines = [engine(10), engine(10)];
+    for round in 0..3 {
+        for outer in &engines {
+            let made = || Ok::<_, Infallible>(new_case("outer", &[1.0]));
+            let picked = outer.at_seat(Key::of("outer"), made, |seat| {
+                for inner in &engines {
+                    for name in ["outer", "inner"] {
+                        let made = || Ok::<_, Infallible>(new_case(name, &[1.0]));
+                        let pick = inner.at_seat(Key::of(name), made, Seat::pick);
+                        assert!(pick.unwrap().is_some());
+                    }
+                }
+                seat.pick()
+            });
+            assert!(picked.unwrap().is_some(), "round {round}");
+        }
+    }
+    for engine in &engines {
+        assert_eq!(engine.cases().len(), 2);
+    }
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use kernelwise_backend::sample::{Arrangement, Tensor};
@@ -98,11 +97,9 @@ impl Selector {
     /// Looks a workload up once, for many calls of it. The tensors must be aligned to cache lines or the usual way is
     /// taken for kernels that need it.
     pub fn plan(&self, workload: &Workload) -> Result<Plan, SelectError> {
-        let key = self.shared.key(workload, None);
-        let seat = self.shared.seat(key, workload, None)?;
         Ok(Plan {
             shared: std::sync::Arc::clone(&self.shared),
-            seat: Seat::new(std::sync::Arc::clone(&seat.case)),
+            seat: Seat::new(self.shared.known(workload)?),
         })
     }
 }
@@ -111,17 +108,19 @@ impl Shared {
     fn run(&self, call: &mut Call<'_, '_>) -> Result<(), RunError> {
         let alignment = Some(call.alignment());
         let key = self.key(call.workload(), alignment);
-        let seat: Rc<Seat> = self.seat(key, call.workload(), alignment)?;
-        match seat.case.host() {
-            Some(host) => self.call(&seat, host, call),
-            None => Err(self.nobody(&seat).into()),
-        }
+        let workload = call.workload().clone();
+        let made = || self.case(&workload, alignment);
+        self.engine
+            .at_seat(key, made, |seat| match seat.case.host() {
+                Some(host) => self.call(seat, host, call),
+                None => Err(self.nobody(&seat.case).into()),
+            })?
     }
 
     fn call(&self, seat: &Seat, host: &HostCase, call: &mut Call<'_, '_>) -> Result<(), RunError> {
         let Some(pick) = seat.pick() else {
             // Everybody failed here before.
-            return serve_by_reference(call).unwrap_or_else(|| Err(self.nobody(seat).into()));
+            return serve_by_reference(call).unwrap_or_else(|| Err(self.nobody(&seat.case).into()));
         };
         let entry = &host.entries[pick.candidate];
         let unchecked = entry.checked.load(Ordering::Relaxed) == UNCHECKED;
@@ -163,7 +162,7 @@ impl Shared {
                         evidence,
                     });
                 }
-                serve_by_reference(call).unwrap_or_else(|| Err(self.nobody(seat).into()))
+                serve_by_reference(call).unwrap_or_else(|| Err(self.nobody(&seat.case).into()))
             }
         }
     }

@@ -1,0 +1,187 @@
+//! `kernelwise select` and `kernelwise explain`: which kernel, and why.
+//!
+//! Nothing is remembered between runs yet, so both learn first: the machine is calibrated, and the workload is computed again and
+//! again on drawn data for a second, as a program would that uses the selector.
+
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use kernelwise_backend::Call;
+use kernelwise_backend::sample::{self, Arrangement, Values};
+use kernelwise_probe::calibrate::CalibrateOptions;
+use kernelwise_select::{Policy, Quarantine, Selector, Statistics};
+use kernelwise_types::{Decision, Estimate, Numerics, Ranked, Workload};
+use serde::Serialize;
+
+use super::asked::{self, Asked};
+use crate::args::{self, Format};
+use crate::exit::Failure;
+use crate::{interrupt, output};
+
+#[derive(Serialize)]
+struct Chosen<'a> {
+    workload: &'a Workload,
+    kernel: String,
+    parameters: String,
+    reason: &'static str,
+    confidence: Option<f64>,
+    estimate: &'a Estimate,
+    policy: &'static str,
+}
+
+#[derive(Serialize)]
+struct Explained<'a> {
+    decision: &'a Decision,
+    /// What would have to happen for another choice.
+    changes_if: Vec<String>,
+    policy: &'static str,
+    statistics: Statistics,
+    quarantined: Vec<String>,
+}
+
+/// The choice alone.
+pub(crate) fn select(args: &args::Explain) -> Result<(), Failure> {
+    let (workload, selector, policy) = learned(args)?;
+    let decision = selector.explain(&workload)?;
+    let chosen = Chosen {
+        workload: &workload,
+        kernel: decision.chosen.candidate.kernel.to_string(),
+        parameters: decision.chosen.candidate.params.to_string(),
+        reason: decision.reason.words(),
+        confidence: decision.confidence.map(|share| share.get()),
+        estimate: &decision.chosen.estimate,
+        policy: policy.name(),
+    };
+    match args.format {
+        Format::Json => output::json("kernelwise.select/1", &chosen),
+        Format::Table => output::text(&format!("{}\n", decision.chosen.candidate)),
+    }
+}
+
+/// The choice with what it was made from.
+pub(crate) fn explain(args: &args::Explain) -> Result<(), Failure> {
+    let (workload, selector, policy) = learned(args)?;
+    let decision = selector.explain(&workload)?;
+    let explained = Explained {
+        changes_if: changes(&decision),
+        policy: policy.name(),
+        statistics: selector.statistics(),
+        quarantined: selector.quarantined().iter().map(words).collect(),
+        decision: &decision,
+    };
+    match args.format {
+        Format::Json => output::json("kernelwise.explain/1", &explained),
+        Format::Table => output::text(&text(&explained)),
+    }
+}
+
+fn words(quarantine: &Quarantine) -> String {
+    let Quarantine {
+        kernel, evidence, ..
+    } = quarantine;
+    format!("{kernel} on {}: {evidence}", quarantine.workload)
+}
+
+/// A selector that has learned about the workload asked for.
+fn learned(args: &args::Explain) -> Result<(Workload, Selector, Policy), Failure> {
+    let asked = Asked::parse(&args.op)?;
+    let workload = asked::shape(&args.shape, Some(&asked), args.dtype)?;
+    let policy: Policy = args
+        .policy
+        .parse()
+        .map_err(|error| Failure::Usage(anyhow!("{error}")))?;
+    let machine = kernelwise_probe::machine();
+    let cancel = interrupt::flag()?;
+    let options = CalibrateOptions {
+        budget: Duration::from_secs_f64(args.calibration_budget),
+        ..CalibrateOptions::default()
+    };
+    let clock = kernelwise_measure::TscClock::new();
+    let calibration =
+        kernelwise_probe::calibrate::calibrate(&machine, &clock, &options, &mut |_| (), cancel)?;
+    let numerics = match args.allow_reduced {
+        true => Numerics::ReducedPrecision,
+        false => Numerics::Reordered,
+    };
+    let mut builder = Selector::builder(machine, kernelwise_cpu::kernels()?)
+        .calibration(calibration)
+        .policy(policy)
+        .numerics(numerics)
+        .seed(args.seed)
+        .background(false);
+    if let Ok(forced) = std::env::var("KERNELWISE_FORCE") {
+        let with = builder.force_from(&forced);
+        builder = with.map_err(|error| Failure::Usage(anyhow!("KERNELWISE_FORCE: {error}")))?;
+    }
+    let selector = builder.build()?;
+    use_it(&selector, &workload, args)?;
+    Ok((workload, selector, policy))
+}
+
+/// Computes the workload again and again.
+fn use_it(selector: &Selector, workload: &Workload, args: &args::Explain) -> Result<(), Failure> {
+    let draw = (Arrangement::Contiguous, Values::Ordinary, args.seed);
+    let inputs = sample::inputs(workload, draw.0, draw.1, draw.2)?;
+    let mut outputs = sample::outputs(workload, draw.0, draw.1, draw.2)?;
+    let inputs: Result<Vec<_>, _> = inputs.iter().map(|tensor| tensor.view()).collect();
+    let inputs = inputs?;
+    let outputs: Result<Vec<_>, _> = outputs.iter_mut().map(|tensor| tensor.view_mut()).collect();
+    let mut outputs = outputs?;
+    let mut call = Call::new(workload, &inputs, &mut outputs)?;
+    let cancel = interrupt::flag()?;
+    let until = Instant::now() + Duration::from_secs_f64(args.time_budget);
+    loop {
+        selector.run(&mut call)?;
+        selector.settle();
+        if cancel.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(Failure::Interrupted);
+        }
+        if Instant::now() >= until {
+            return Ok(());
+        }
+    }
+}
+
+/// What would have to happen for another choice.
+fn changes(decision: &Decision) -> Vec<String> {
+    let mut changes = Vec::new();
+    let time = |ranked: &Ranked| ranked.estimate.time().map(|time| time.get());
+    let measured = |ranked: &&Ranked| matches!(ranked.estimate, Estimate::Measured { .. });
+    let next = decision.alternatives().iter().find(measured);
+    if let (Some(next), Some(chosen)) = (next, time(&decision.chosen)) {
+        let other = time(next).unwrap_or(chosen);
+        changes.push(format!(
+            "{} takes less than {:.0} % of the time it takes now, or the choice becomes {:.0} % slower",
+            next.candidate,
+            100.0 * (chosen / other).min(1.0),
+            100.0 * (other / chosen - 1.0).max(0.0),
+        ));
+    }
+    let unmeasured =
+        decision.alternatives().len() - decision.alternatives().iter().filter(measured).count();
+    if unmeasured > 0 {
+        changes.push(format!(
+            "a trial shows one of the {unmeasured} alternatives that were never timed to be faster"
+        ));
+    }
+    changes
+}
+
+fn text(explained: &Explained<'_>) -> String {
+    let mut text = explained.decision.to_string();
+    for change in &explained.changes_if {
+        text.push_str(&format!("  changes if {change}\n"));
+    }
+    let statistics = &explained.statistics;
+    text.push_str(&format!(
+        "  policy {}; {} calls, {} of them trials, which took {:.2} % on top\n",
+        explained.policy,
+        statistics.calls,
+        statistics.trials,
+        100.0 * statistics.trials_excess_ns / statistics.served_ns.max(1.0),
+    ));
+    for quarantined in &explained.quarantined {
+        text.push_str(&format!("  quarantined {quarantined}\n"));
+    }
+    text
+}
