@@ -63,7 +63,7 @@ impl From<SelectError> for HitsError {
 /// Measures them. `allocations` runs something and tells how often it allocated, where somebody counts.
 pub fn hits(
     machine: &Machine,
-    allocations: Option<&dyn Fn(&mut dyn FnMut()) -> u64>,
+    allocations: Option<fn(&mut dyn FnMut()) -> u64>,
 ) -> Result<Hits, HitsError> {
     let clock = TscClock::new();
     let few = settled(machine, KERNELS[0])?;
@@ -228,11 +228,11 @@ mod tests {
     #[test]
     fn every_figure_is_there_and_nothing_is_free() {
         let machine = kernelwise_probe::machine().with_threads(2);
-        let counted = |body: &mut dyn FnMut()| {
+        fn counted(body: &mut dyn FnMut()) -> u64 {
             body();
             2048
-        };
-        let hits = hits(&machine, Some(&counted)).unwrap();
+        }
+        let hits = hits(&machine, Some(counted)).unwrap();
         for time in [
             hits.hit_ns_p50,
             hits.plan_ns_p50,

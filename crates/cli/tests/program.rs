@@ -12,6 +12,7 @@ fn kernelwise(words: &[&str]) -> Command {
     command
         .args(words)
         .env_remove("KERNELWISE_LOG")
+        .env_remove("KERNELWISE_FORCE")
         .stdin(Stdio::null());
     command
 }
@@ -379,4 +380,84 @@ fn completions_and_manual_cover_the_verbs() {
     for word in [".TH kernelwise", "calibrate", "Exit codes"] {
         assert!(manual.contains(word), "{word}");
     }
+}
+
+#[test]
+fn a_slow_kernel_is_told_from_a_slow_machine() {
+    insta::assert_snapshot!(answer(&["demo", "drift"]));
+    let told = json(&["demo", "drift", "--seed", "3"]);
+    assert_eq!(told["schema"], "kernelwise.demo_drift/1");
+    assert!(told["scenes"][0]["left_after_calls"].as_u64().unwrap() <= 20);
+    assert!(told["scenes"][1]["left_after_calls"].is_null());
+}
+
+#[test]
+fn a_choice_costs_no_allocation() {
+    let figures = json(&["bench", "select"]);
+    assert_eq!(figures["schema"], "kernelwise.bench_select/1");
+    assert_eq!(figures["allocs_per_hit"], 0.0);
+    for name in [
+        "hit_ns_p50",
+        "plan_ns_p50",
+        "rwlock_ns_p50",
+        "hit_many_keys_ns_p50",
+    ] {
+        assert!(figures[name].as_f64().unwrap() > 0.0, "{name}");
+    }
+}
+
+const QUICK: [&str; 4] = ["--time-budget", "0.1", "--calibration-budget", "0.5"];
+
+#[test]
+fn a_choice_is_explained_with_what_it_was_made_from() {
+    let asked = ["explain", "matmul", "--shape", "16x16x16"];
+    let explained = json(&[&asked[..], &QUICK].concat());
+    assert_eq!(explained["schema"], "kernelwise.explain/1");
+    let decision = &explained["decision"];
+    assert_eq!(decision["workload"], "matmul f32 16x16x16");
+    assert_eq!(decision["chosen"]["estimate"]["known_by"], "measured");
+    let kernel = decision["chosen"]["candidate"]["kernel"].as_str().unwrap();
+    assert!(kernel.starts_with("cpu-matmul-f32-"), "{kernel}");
+    assert!(decision["alternatives"].as_array().unwrap().len() > 5);
+    assert!(explained["statistics"]["calls"].as_u64().unwrap() > 10);
+    assert_eq!(explained["quarantined"], serde_json::json!([]));
+    let text = answer(&[&asked[..], &QUICK].concat());
+    for words in [
+        "runs cpu-matmul",
+        "confidence",
+        "  over ",
+        "changes if",
+        "policy bandit",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn a_kernel_can_be_forced_and_must_exist() {
+    let asked = ["select", "copy", "--shape", "1000"];
+    let words = [&asked[..], &QUICK].concat();
+    let forced = |kernel: &str| {
+        let mut command = kernelwise(&words);
+        command.env("KERNELWISE_FORCE", format!("copy={kernel}"));
+        command.output().unwrap()
+    };
+    let output = forced("cpu-copy-f32-strided");
+    assert!(text(&output.stdout).starts_with("cpu-copy-f32-strided"));
+    let output = forced("cpu-copy-f32-nobody");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("cpu-copy-f32-nobody was forced"));
+    let mut command = kernelwise(&words);
+    command.env("KERNELWISE_FORCE", "copy");
+    assert_eq!(command.output().unwrap().status.code(), Some(2));
+    let chosen = json(&words);
+    assert_eq!(chosen["schema"], "kernelwise.select/1");
+    assert!(
+        chosen["kernel"]
+            .as_str()
+            .unwrap()
+            .starts_with("cpu-copy-f32-")
+    );
+    let wrong = run(&["select", "copi", "--shape", "1000"]);
+    assert_eq!(wrong.status.code(), Some(4));
 }

@@ -109,6 +109,8 @@ pub(crate) struct Seat {
     calls: Cell<u32>,
     /// Calls that the case does not know of yet.
     uncounted: Cell<u32>,
+    /// Calls whose time was wanted.
+    timed: Cell<u32>,
 }
 
 /// What one call is to do.
@@ -129,7 +131,13 @@ impl Seat {
             case,
             calls: Cell::new(0),
             uncounted: Cell::new(0),
+            timed: Cell::new(0),
         }
+    }
+
+    /// Calls of this thread whose time was wanted, so far.
+    pub(crate) fn timed_calls(&self) -> u32 {
+        self.timed.get()
     }
 
     /// Who computes this call; `None` if nobody may.
@@ -154,6 +162,7 @@ impl Seat {
             return None;
         }
         self.calls.set(0);
+        self.timed.set(self.timed.get().wrapping_add(1));
         self.uncounted.set(self.uncounted.get() + calls);
         if self.uncounted.get() >= UNCOUNTED {
             self.count();
@@ -339,33 +348,37 @@ impl Engine {
         }
     }
 
-    /// Does something, once, at this thread's seat of a case; `make` says what a new one is like.
+    /// Does something, once, at this thread's seat of a case; `make` says what a new one is like. Both get what is handed in.
     ///
     /// The table is borrowed meanwhile. A call within the call finds its seats as well; only one that meets a new case
     /// gets a seat that is not kept.
     #[inline]
-    pub(crate) fn at_seat<E, R>(
+    pub(crate) fn at_seat<C, E, R>(
         &self,
         key: Key,
-        make: impl FnOnce() -> Result<NewCase, E>,
-        mut body: impl FnMut(&Seat) -> R,
+        context: &mut C,
+        make: impl FnOnce(&C) -> Result<NewCase, E>,
+        mut body: impl FnMut(&mut C, &Seat) -> R,
     ) -> Result<R, E> {
         let generation = self.generation.load(Ordering::Acquire);
-        let mut known = || {
+        let mut known = |context: &mut C| {
             let found = TABLE.try_with(|table| {
                 let table = table.try_borrow().ok()?;
                 if table.engine != self.number || table.generation != generation {
                     return None;
                 }
-                table.get(key).map(&mut body)
+                table.get(key).map(|seat| body(context, seat))
             });
             found.ok().flatten()
         };
-        if let Some(result) = known() {
+        if let Some(result) = known(context) {
             return Ok(result);
         }
-        let case = self.sit(key, generation, make)?;
-        Ok(known().unwrap_or_else(|| body(&Seat::new(case))))
+        let case = self.sit(key, generation, || make(context))?;
+        match known(context) {
+            Some(result) => Ok(result),
+            None => Ok(body(context, &Seat::new(case))),
+        }
     }
 
     /// The longer way: makes the case if nobody did, and takes a seat unless the table is in use.

@@ -324,15 +324,20 @@ impl Builder {
     }
 }
 
-/// How long the learner rests between two looks at what waits.
-const REST: Duration = Duration::from_millis(2);
+/// How long the learner rests between two looks at what waits: longer while nothing comes. Whoever finds its queue full learns
+/// from it on the spot.
+const SHORTEST_REST: Duration = Duration::from_millis(1);
+const LONGEST_REST: Duration = Duration::from_millis(64);
 
 fn learner(shared: Arc<Shared>) -> Result<JoinHandle<()>, std::io::Error> {
     let work = move || {
+        let mut rest = SHORTEST_REST;
         while !shared.stop.load(Ordering::Acquire) {
-            if shared.engine.settle() == 0 {
-                std::thread::park_timeout(REST);
-            }
+            rest = match shared.engine.settle() {
+                0 => (2 * rest).min(LONGEST_REST),
+                _ => SHORTEST_REST,
+            };
+            std::thread::park_timeout(rest);
         }
     };
     std::thread::Builder::new()
@@ -496,8 +501,9 @@ impl Selector {
     #[inline]
     pub fn select(&self, workload: &Workload) -> Result<Ticket, SelectError> {
         let key = self.shared.key(workload, None);
-        let made = || self.shared.case(workload, None);
-        let picked = self.shared.engine.at_seat(key, made, Seat::pick)?;
+        let made = |(): &()| self.shared.case(workload, None);
+        let pick = |(): &mut (), seat: &Seat| seat.pick();
+        let picked = self.shared.engine.at_seat(key, &mut (), made, pick)?;
         match picked {
             Some(pick) => Ok(Ticket {
                 engine: self.shared.engine.number(),
@@ -774,9 +780,10 @@ impl Shared {
 
     /// The case of a workload whose tensors are aligned.
     fn known(&self, workload: &Workload) -> Result<Arc<Case>, SelectError> {
-        let made = || self.case(workload, None);
-        let case = |seat: &Seat| Arc::clone(&seat.case);
-        self.engine.at_seat(self.key(workload, None), made, case)
+        let made = |(): &()| self.case(workload, None);
+        let case = |(): &mut (), seat: &Seat| Arc::clone(&seat.case);
+        let key = self.key(workload, None);
+        self.engine.at_seat(key, &mut (), made, case)
     }
 
     fn case(&self, workload: &Workload, alignment: Option<usize>) -> Result<NewCase, SelectError> {

@@ -203,11 +203,15 @@ fn errors_and_panics_are_made_good_by_the_reference() {
 fn results_are_looked_at_again_now_and_then() {
     let bed = Bed::new(&[1_000_000]);
     let selector = bed.builder().verify_one_in(10).build().unwrap();
-    calls(&selector, 5);
+    calls(&selector, 15);
+    // The first use, and the tenth call.
+    assert_eq!(selector.statistics().verified, 2);
     bed.behaviours[0].wrong.store(true, Ordering::Relaxed);
-    for _ in 0..20 {
-        let _ = call(&selector).unwrap();
+    for _ in 0..4 {
+        call(&selector).unwrap();
     }
+    assert!(selector.quarantined().is_empty());
+    calls(&selector, 1);
     assert_eq!(selector.quarantined().len(), 1);
     calls(&selector, 5);
 }

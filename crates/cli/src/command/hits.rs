@@ -10,7 +10,7 @@ use crate::output;
 /// Measures and prints it.
 pub(crate) fn run(args: &args::BenchSelect) -> Result<(), Failure> {
     let machine = kernelwise_probe::machine();
-    let figures = hits(&machine, Some(&allocations::during))?;
+    let figures = hits(&machine, Some(allocations::during))?;
     match args.format {
         Format::Json => output::json("kernelwise.bench_select/1", &figures),
         Format::Table => output::text(&table(&figures)),

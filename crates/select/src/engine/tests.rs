@@ -36,9 +36,9 @@ fn new_case(name: &str, times: &[f64]) -> NewCase {
 
 /// A seat of its own at a case.
 fn seat(engine: &Engine, name: &str, times: &[f64]) -> Seat {
-    let made = || Ok::<_, Infallible>(new_case(name, times));
-    let case = |seat: &Seat| Arc::clone(&seat.case);
-    Seat::new(engine.at_seat(Key::of(name), made, case).unwrap())
+    let made = |(): &()| Ok::<_, Infallible>(new_case(name, times));
+    let case = |(): &mut (), seat: &Seat| Arc::clone(&seat.case);
+    Seat::new(engine.at_seat(Key::of(name), &mut (), made, case).unwrap())
 }
 
 fn sample(pick: Pick, time_ns: f64) -> Sample {
@@ -56,15 +56,22 @@ fn a_case_is_made_once_and_then_found() {
     let engine = engine(100);
     let made = AtomicUsize::new(0);
     for _ in 0..3 {
-        let make = || {
+        let make = |(): &()| {
             made.fetch_add(1, Ordering::Relaxed);
             Ok::<_, Infallible>(new_case("one", &[5.0, 3.0]))
         };
-        let pick = engine.at_seat(Key::of("one"), make, Seat::pick).unwrap();
+        let pick = engine
+            .at_seat(Key::of("one"), &mut (), make, |(), seat| seat.pick())
+            .unwrap();
         assert_eq!(pick.unwrap().candidate, 1);
     }
     assert_eq!(made.load(Ordering::Relaxed), 1);
-    let failed = engine.at_seat(Key::of("two"), || Err("no kernel"), Seat::pick);
+    let failed = engine.at_seat(
+        Key::of("two"),
+        &mut (),
+        |()| Err("no kernel"),
+        |(), seat| seat.pick(),
+    );
     assert_eq!(failed, Err("no kernel"));
 }
 
@@ -170,15 +177,15 @@ fn two_threads_lose_nothing() {
     let work = |engine: Arc<Engine>| {
         for i in 0..CALLS {
             let name = ["a", "b", "c"][i as usize % 3];
-            let made = || Ok::<_, Infallible>(new_case(name, &[20.0, 30.0]));
-            let call = |seat: &Seat| {
+            let made = |(): &()| Ok::<_, Infallible>(new_case(name, &[20.0, 30.0]));
+            let call = |(): &mut (), seat: &Seat| {
                 let pick = seat.pick().unwrap();
                 if pick.calls > 0 && i % 64 < 3 {
                     engine.observe(&seat.case, sample(pick, 20.0));
                     engine.settle();
                 }
             };
-            engine.at_seat(Key::of(name), made, call).unwrap();
+            engine.at_seat(Key::of(name), &mut (), made, call).unwrap();
             if i == CALLS / 2 {
                 engine.renew();
             }
@@ -202,12 +209,13 @@ fn seats_can_be_taken_within_each_other() {
     let engines = [engine(10), engine(10)];
     for round in 0..3 {
         for outer in &engines {
-            let made = || Ok::<_, Infallible>(new_case("outer", &[1.0]));
-            let picked = outer.at_seat(Key::of("outer"), made, |seat| {
+            let made = |(): &()| Ok::<_, Infallible>(new_case("outer", &[1.0]));
+            let picked = outer.at_seat(Key::of("outer"), &mut (), made, |(), seat| {
                 for inner in &engines {
                     for name in ["outer", "inner"] {
-                        let made = || Ok::<_, Infallible>(new_case(name, &[1.0]));
-                        let pick = inner.at_seat(Key::of(name), made, Seat::pick);
+                        let made = |(): &()| Ok::<_, Infallible>(new_case(name, &[1.0]));
+                        let pick =
+                            inner.at_seat(Key::of(name), &mut (), made, |(), seat| seat.pick());
                         assert!(pick.unwrap().is_some());
                     }
                 }

@@ -108,13 +108,13 @@ impl Shared {
     fn run(&self, call: &mut Call<'_, '_>) -> Result<(), RunError> {
         let alignment = Some(call.alignment());
         let key = self.key(call.workload(), alignment);
-        let workload = call.workload().clone();
-        let made = || self.case(&workload, alignment);
-        self.engine
-            .at_seat(key, made, |seat| match seat.case.host() {
-                Some(host) => self.call(seat, host, call),
-                None => Err(self.nobody(&seat.case).into()),
-            })?
+        let mut call = call;
+        let made = |call: &&mut Call<'_, '_>| self.case(call.workload(), alignment);
+        let run = |call: &mut &mut Call<'_, '_>, seat: &Seat| match seat.case.host() {
+            Some(host) => self.call(seat, host, call),
+            None => Err(self.nobody(&seat.case).into()),
+        };
+        self.engine.at_seat(key, &mut call, made, run)?
     }
 
     fn call(&self, seat: &Seat, host: &HostCase, call: &mut Call<'_, '_>) -> Result<(), RunError> {
@@ -133,8 +133,7 @@ impl Shared {
 
     /// Whether this timed call is one of those that are held against the reference.
     fn is_sampled(&self, seat: &Seat) -> bool {
-        let one_in = u64::from(self.verify_one_in);
-        one_in > 0 && seat.case.calls() % one_in == 0
+        self.verify_one_in > 0 && seat.timed_calls().is_multiple_of(self.verify_one_in)
     }
 
     fn quick(
