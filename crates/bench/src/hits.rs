@@ -60,10 +60,13 @@ impl From<SelectError> for HitsError {
     }
 }
 
-/// Measures them. `allocations` runs something and tells how often it allocated, where somebody counts.
+/// Runs something and tells how often it allocated on this thread.
+pub type CountAllocations = fn(&mut dyn FnMut()) -> u64;
+
+/// Measures them, allocations where somebody counts.
 pub fn hits(
     machine: &Machine,
-    allocations: Option<fn(&mut dyn FnMut()) -> u64>,
+    allocations: Option<CountAllocations>,
 ) -> Result<Hits, HitsError> {
     let clock = TscClock::new();
     let few = settled(machine, KERNELS[0])?;

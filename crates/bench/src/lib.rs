@@ -47,7 +47,7 @@ pub use figures::{
     Conditions, Doubt, Figures, Outcome, RefusedKernel, RivalFact, ShapeFigures, SkippedShape,
     Source, Standing, Times,
 };
-pub use hits::{Hits, HitsError, hits};
+pub use hits::{CountAllocations, Hits, HitsError, hits};
 pub use judge::inside_taps;
 pub use ratios::{Ratio, RatioSummary, Summary, ThresholdSummary, summarise};
 pub use rivals::Rivals;
