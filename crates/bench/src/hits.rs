@@ -64,10 +64,7 @@ impl From<SelectError> for HitsError {
 pub type CountAllocations = fn(&mut dyn FnMut()) -> u64;
 
 /// Measures them, allocations where somebody counts.
-pub fn hits(
-    machine: &Machine,
-    allocations: Option<CountAllocations>,
-) -> Result<Hits, HitsError> {
+pub fn hits(machine: &Machine, allocations: Option<CountAllocations>) -> Result<Hits, HitsError> {
     let clock = TscClock::new();
     let few = settled(machine, KERNELS[0])?;
     let one = workload(64)?;

@@ -17,6 +17,10 @@ pub(crate) const VARIABLES: &[(&str, &str)] = &[
         "file of the OpenBLAS to run and to compare with",
     ),
     ("KERNELWISE_ONEDNN", "file of the oneDNN to compare with"),
+    (
+        "KERNELWISE_FORCE",
+        "operation=kernel that `select` and `explain` have to choose",
+    ),
 ];
 
 /// Sends log messages to standard error.

@@ -41,6 +41,12 @@ impl Budget {
         first_runs: 0.0,
     };
 
+    /// Whatever it takes.
+    pub(crate) const UNLIMITED: Self = Self {
+        share: 0.0,
+        first_runs: f64::INFINITY,
+    };
+
     pub(crate) fn check(&self) -> Result<(), InvalidBudget> {
         for (what, value) in [("share", self.share), ("first_runs", self.first_runs)] {
             if !value.is_finite() || value < 0.0 {
@@ -57,6 +63,8 @@ pub struct Ledger {
     served_ns: f64,
     first_ns: f64,
     spent_ns: f64,
+    /// What trials that are under way are expected to cost.
+    reserved_ns: f64,
     trials: u64,
 }
 
@@ -86,7 +94,22 @@ impl Ledger {
 
     /// What a trial may cost now.
     pub fn left(&self, budget: &Budget) -> f64 {
-        budget.share * self.served_ns + budget.first_runs * self.first_ns - self.spent_ns
+        let allowed = budget.share * self.served_ns + budget.first_runs * self.first_ns;
+        allowed - self.spent_ns - self.reserved_ns
+    }
+
+    /// Sets aside what a trial is expected to cost; false if that is more than is left.
+    pub fn reserve(&mut self, cost_ns: f64, budget: &Budget) -> bool {
+        let fits = cost_ns <= self.left(budget);
+        if fits {
+            self.reserved_ns += cost_ns;
+        }
+        fits
+    }
+
+    /// Gives back what was set aside for a trial that is over.
+    pub fn release(&mut self, cost_ns: f64) {
+        self.reserved_ns = (self.reserved_ns - cost_ns).max(0.0);
     }
 
     /// Takes note of a trial that took so much longer. One that was faster costs nothing, and earns nothing.
@@ -113,6 +136,10 @@ mod tests {
         ledger.serve(900.0);
         assert!((ledger.left(&budget) - 10.0).abs() < 1e-9);
         assert_eq!((ledger.trials(), ledger.spent_ns()), (2, 300.0));
+        // What is set aside is not there for others.
+        assert!(ledger.reserve(8.0, &budget) && !ledger.reserve(8.0, &budget));
+        ledger.release(8.0);
+        assert!(ledger.reserve(8.0, &budget));
         assert_eq!(Ledger::default().left(&Budget::NONE), 0.0);
     }
 

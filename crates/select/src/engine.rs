@@ -12,7 +12,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crossbeam_queue::ArrayQueue;
 use kernelwise_measure::Clock;
@@ -45,6 +45,8 @@ pub(crate) struct NewCase {
 pub(crate) struct Case {
     word: Lonely<AtomicU64>,
     pub(crate) key: Key,
+    /// Tells it from others that had the same key before.
+    pub(crate) serial: u64,
     pub(crate) name: String,
     pub(crate) payload: Box<dyn Any + Send + Sync>,
     /// Calls that were counted so far; each thread adds its own when it takes the time.
@@ -65,7 +67,7 @@ impl std::fmt::Debug for Case {
 }
 
 /// What callers read: bits 0 to 15 who serves, 16 to 31 who is to be tried plus one, 32 to 39 the logarithm of the
-/// period, 40 whether there is anybody at all.
+/// period, 40 whether there is anybody at all, 48 to 63 the number of the trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Word(u64);
 
@@ -76,11 +78,11 @@ impl Word {
         let Some(choice) = learned.choice() else {
             return Self(0);
         };
-        let trial = learned
-            .trial()
-            .map_or(0, |trial| trial.candidate as u64 + 1);
+        let trial = learned.trial().map_or(0, |trial| {
+            (trial.candidate as u64 + 1) << 16 | u64::from(trial.serial) << 48
+        });
         let period = u64::from(learned.period(rules).trailing_zeros());
-        Self(choice.serves as u64 | trial << 16 | period << 32 | Self::SOMEBODY)
+        Self(choice.serves as u64 | trial | period << 32 | Self::SOMEBODY)
     }
 
     fn serves(self) -> usize {
@@ -89,6 +91,10 @@ impl Word {
 
     fn tried(self) -> Option<usize> {
         ((self.0 >> 16 & 0xffff) as usize).checked_sub(1)
+    }
+
+    fn serial(self) -> u16 {
+        (self.0 >> 48) as u16
     }
 
     fn without_trial(self) -> Self {
@@ -119,7 +125,8 @@ pub(crate) struct Pick {
     pub(crate) candidate: usize,
     /// Calls that its time would stand for; zero if nobody wants to know it.
     pub(crate) calls: u32,
-    pub(crate) trial: bool,
+    /// The number of the trial it is.
+    pub(crate) trial: Option<u16>,
 }
 
 /// Calls that a thread counts for itself before it tells: telling is a write that other threads notice.
@@ -150,7 +157,7 @@ impl Seat {
             return Some(Pick {
                 candidate: word.serves(),
                 calls: 0,
-                trial: false,
+                trial: None,
             });
         }
         self.timed(word, calls)
@@ -181,7 +188,7 @@ impl Seat {
         Some(Pick {
             candidate: trial.unwrap_or(word.serves()),
             calls,
-            trial: trial.is_some(),
+            trial: trial.map(|_| word.serial()),
         })
     }
 
@@ -294,6 +301,8 @@ pub(crate) struct Engine {
     number: u64,
     /// Changes whenever tables of threads must be thrown away.
     generation: AtomicU64,
+    /// Changes whenever cases would be made differently.
+    epoch: AtomicU64,
     pub(crate) rules: Rules,
     pub(crate) clock: Arc<dyn Clock + Send + Sync>,
     capacity: usize,
@@ -304,6 +313,8 @@ pub(crate) struct Engine {
     queue: ArrayQueue<Report>,
     dropped: AtomicU64,
     evicted: AtomicU64,
+    /// Of the ledger, for those who cannot wait for it.
+    served_ns: AtomicU64,
     learning: Mutex<Learning>,
 }
 
@@ -331,6 +342,7 @@ impl Engine {
         Self {
             number: ENGINES.fetch_add(1, Ordering::Relaxed),
             generation: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
             rules,
             clock,
             capacity: capacity.max(1),
@@ -340,6 +352,7 @@ impl Engine {
             queue: ArrayQueue::new(QUEUE),
             dropped: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
+            served_ns: AtomicU64::new(0),
             learning: Mutex::new(Learning {
                 ledger: Ledger::default(),
                 random: Pcg64Mcg::seed_from_u64(seed),
@@ -357,7 +370,7 @@ impl Engine {
         &self,
         key: Key,
         context: &mut C,
-        make: impl FnOnce(&C) -> Result<NewCase, E>,
+        make: impl Fn(&C) -> Result<NewCase, E>,
         mut body: impl FnMut(&mut C, &Seat) -> R,
     ) -> Result<R, E> {
         let generation = self.generation.load(Ordering::Acquire);
@@ -387,13 +400,21 @@ impl Engine {
         &self,
         key: Key,
         generation: u64,
-        make: impl FnOnce() -> Result<NewCase, E>,
+        make: impl Fn() -> Result<NewCase, E>,
     ) -> Result<Arc<Case>, E> {
-        // Nothing is locked while the owner, whose kernels may be anybody's code, says what the case is like.
-        let known = lock(&self.cases).get(&key).cloned();
-        let case = match known {
-            Some(case) => case,
-            None => self.add(key, make()?),
+        let case = loop {
+            let epoch = self.epoch.load(Ordering::Acquire);
+            // Nothing is locked while the owner, whose kernels may be anybody's code, says what the case is like.
+            let known = lock(&self.cases).get(&key).cloned();
+            let case = match known {
+                Some(case) => break case,
+                None => self.add(key, make()?),
+            };
+            // What it is made of may have changed since it was asked for; then it is made anew.
+            if self.epoch.load(Ordering::Acquire) == epoch {
+                break case;
+            }
+            lock(&self.cases).remove(&key);
         };
         let now = self.uses.fetch_add(1, Ordering::Relaxed);
         case.used.store(now, Ordering::Relaxed);
@@ -453,7 +474,6 @@ impl Engine {
                 && table.engine == self.number
             {
                 for (_, seat) in table.places.iter().flatten() {
-                    seat.uncounted.set(seat.uncounted.get() + seat.calls.take());
                     seat.count();
                 }
             }
@@ -469,6 +489,7 @@ impl Engine {
         }
         let case = Arc::new(Case {
             key,
+            serial: self.uses.fetch_add(1, Ordering::Relaxed),
             name: new.name,
             payload: new.payload,
             word: Lonely(AtomicU64::new(Word::of(&learned, &self.rules).0)),
@@ -498,6 +519,17 @@ impl Engine {
             self.renew();
         }
         case
+    }
+
+    /// From now on cases are made differently.
+    pub(crate) fn changed(&self) {
+        self.epoch.fetch_add(1, Ordering::Release);
+    }
+
+    /// Changes when cases that were looked up may be known no more.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// Makes every thread look its cases up anew.
@@ -540,10 +572,12 @@ impl Engine {
 
     /// Learns from what waits, unless another thread is at it. Returns how many samples it took.
     pub(crate) fn settle(&self) -> usize {
-        let Ok(mut learning) = self.learning.try_lock() else {
-            return 0;
+        let mut learning = match self.learning.try_lock() {
+            Ok(learning) => learning,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return 0,
         };
-        let mut taken = 0;
+        let (mut taken, mut news) = (0, Vec::new());
         // Those that come in meanwhile are for the next time.
         for _ in 0..QUEUE {
             let Some(Report { case, sample }) = self.queue.pop() else {
@@ -557,37 +591,64 @@ impl Engine {
             } = &mut *learning;
             let mut learned = lock(&case.learned);
             let asked = learned.trial();
-            let seen = Word(case.word.0.load(Ordering::Relaxed)).tried();
-            let news = learned.learn(&sample, &self.rules, ledger, random);
-            let mut word = Word::of(&learned, &self.rules);
-            // A trial that a call has taken is under way, and not offered to another.
-            if asked.is_some() && seen.is_none() && learned.trial() == asked && !sample.trial {
-                word = word.without_trial();
-            }
-            if !self.shadow {
-                case.word.0.store(word.0, Ordering::Relaxed);
-            }
+            let events_of_it = learned.learn(&sample, &self.rules, ledger, random);
+            self.publish(&case, &learned, asked.map(|trial| trial.serial));
             drop(learned);
             let now = self.uses.fetch_add(1, Ordering::Relaxed);
             case.used.store(now, Ordering::Relaxed);
-            for event in news {
-                tracing::debug!(case = %case.name, ?event, "learned");
+            for event in events_of_it {
                 if events.len() == EVENTS {
                     events.pop_front();
                 }
                 events.push_back((case.name.clone(), event));
+                news.push((case.name.clone(), event));
             }
         }
+        let served = learning.ledger.served_ns() as u64;
+        self.served_ns.store(served, Ordering::Relaxed);
+        drop(learning);
+        // Subscribers are anybody's code: nothing is locked when they hear of it.
+        for (case, event) in news {
+            tracing::debug!(case, ?event, "learned");
+        }
         taken
+    }
+
+    /// Tells callers what was learned. A trial that was asked for before and is not offered any more is under way: it is not
+    /// offered to another. In shadow, only who failed is replaced.
+    fn publish(&self, case: &Case, learned: &Learned, asked: Option<u16>) {
+        let word = Word::of(learned, &self.rules);
+        let mut seen = case.word.0.load(Ordering::Relaxed);
+        loop {
+            let before = Word(seen);
+            let same = learned.trial().map(|trial| trial.serial) == asked;
+            let under_way = asked.is_some() && same && before.tried().is_none();
+            let mut next = match under_way {
+                true => word.without_trial(),
+                false => word,
+            };
+            if self.shadow {
+                let serves = before.serves();
+                let there = before.0 & Word::SOMEBODY != 0 && !learned.is_barred(serves);
+                next = next.without_trial();
+                if there {
+                    next = Word(next.0 & !0xffff | serves as u64);
+                }
+            }
+            let order = Ordering::Relaxed;
+            match case.word.0.compare_exchange(seen, next.0, order, order) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
     }
 
     /// Bars a candidate of a case or lets it in.
     pub(crate) fn bar(&self, case: &Case, candidate: usize, barred: bool) {
         let mut learned = lock(&case.learned);
+        let asked = learned.trial().map(|trial| trial.serial);
         learned.bar(candidate, barred, &self.rules);
-        case.word
-            .0
-            .store(Word::of(&learned, &self.rules).0, Ordering::Relaxed);
+        self.publish(case, &learned, asked);
     }
 
     /// What is known of a case.
@@ -595,7 +656,7 @@ impl Engine {
         lock(&case.learned).clone()
     }
 
-    /// All cases, by name, with all calls of this thread counted.
+    /// All cases, by name, with the calls of this thread counted but for the few since it last took the time.
     pub(crate) fn cases(&self) -> Vec<Arc<Case>> {
         self.count_own();
         let mut cases: Vec<_> = lock(&self.cases).values().cloned().collect();
@@ -619,6 +680,11 @@ impl Engine {
     pub(crate) fn losses(&self) -> (u64, u64) {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (read(&self.dropped), read(&self.evicted))
+    }
+
+    /// Time served, as of the last time anything was learned.
+    pub(crate) fn served_ns(&self) -> f64 {
+        self.served_ns.load(Ordering::Relaxed) as f64
     }
 
     pub(crate) fn number(&self) -> u64 {

@@ -116,12 +116,16 @@ struct Suspect {
 }
 
 /// A call that is to go to another candidate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trial {
     /// Who is tried.
     pub candidate: usize,
     /// Whether it is asked because another one changed.
     pub witness: bool,
+    /// Tells it from others.
+    pub serial: u16,
+    /// What is set aside for it.
+    cost_ns: f64,
 }
 
 /// A call that was timed.
@@ -131,10 +135,10 @@ pub struct Sample {
     pub candidate: usize,
     /// How long it took, in nanoseconds.
     pub time_ns: f64,
-    /// Calls it stands for: itself, and those before it that were not timed.
+    /// Calls it stands for: itself, and those before it that were not timed. Zero if they were counted already.
     pub calls: u32,
-    /// Whether it was a trial.
-    pub trial: bool,
+    /// The number of the trial it was.
+    pub trial: Option<u16>,
     /// When, in nanoseconds of the injected clock.
     pub at_ns: u64,
 }
@@ -172,6 +176,8 @@ pub struct Learned {
     trial: Option<Trial>,
     /// Samples that came since the trial was asked for, and were not it.
     waiting: u32,
+    /// Trials so far.
+    serial: u16,
     suspect: Option<Suspect>,
 }
 
@@ -190,6 +196,7 @@ impl Learned {
             choice: None,
             trial: None,
             waiting: 0,
+            serial: 0,
             suspect: None,
         };
         learned.decide(rules);
@@ -204,6 +211,7 @@ impl Learned {
     /// Who is to be tried by the next call.
     pub fn trial(&self) -> Option<Trial> {
         self.trial
+            .filter(|trial| !self.tracks[trial.candidate].barred)
     }
 
     /// What is believed of each candidate, barred ones too.
@@ -255,7 +263,6 @@ impl Learned {
         self.suspect = self
             .suspect
             .filter(|suspect| suspect.candidate != candidate && suspect.witness != candidate);
-        self.trial = self.trial.filter(|trial| trial.candidate != candidate);
         self.decide(rules);
     }
 
@@ -278,25 +285,37 @@ impl Learned {
         let before = self.choice.map(|choice| choice.serves);
         let usual = before.map(|serves| self.belief(serves).mean.exp());
         match (sample.trial, usual) {
-            (true, Some(usual)) => {
+            (Some(_), Some(usual)) => {
                 ledger.charge(time_ns - usual);
                 ledger.serve(usual);
             }
-            _ => ledger.serve(time_ns * f64::from(sample.calls.max(1))),
+            _ => ledger.serve(time_ns * f64::from(sample.calls)),
         }
         for track in &mut self.tracks {
             track.tally.fade(sample.at_ns, rules.half_life_ns);
         }
         self.waiting += 1;
-        if sample.trial || self.waiting > PATIENCE {
-            (self.trial, self.waiting) = (None, 0);
+        if let Some(trial) = self.trial {
+            let told = sample.trial == Some(trial.serial);
+            if told || self.waiting > PATIENCE || self.tracks[trial.candidate].barred {
+                ledger.release(trial.cost_ns);
+                (self.trial, self.waiting) = (None, 0);
+                if !told {
+                    // A witness that never came tells nothing.
+                    self.suspect = None;
+                }
+            }
         }
-        if self.trial.is_none_or(|trial| !trial.witness) && !sample.trial {
-            // A witness that never came tells nothing.
-            self.suspect = None;
-        }
+        let suspected = self.suspect;
         self.watch(number, y, &mut events);
         self.tracks[number].tally.push(y);
+        if let (Some(suspect), None) = (self.suspect, suspected)
+            && !self.ask(suspect.witness, true, rules, ledger)
+        {
+            // Asking would cost too much: believe what is seen.
+            self.suspect = None;
+            self.believe(suspect.candidate, &mut events);
+        }
         self.decide(rules);
         let after = self.choice.map(|choice| choice.serves);
         if let (Some(from), Some(to)) = (before, after)
@@ -304,9 +323,18 @@ impl Learned {
         {
             events.push(Event::Switched { from, to });
         }
-        if self.trial.is_none() {
-            self.waiting = 0;
-            self.trial = self.next_trial(rules, ledger, random);
+        if self.trial.is_none()
+            && let Some(candidate) = self.next_trial(rules, random)
+        {
+            let free = matches!(rules.policy, Policy::Exhaustive { .. });
+            let rules = Rules {
+                budget: match free {
+                    true => Budget::UNLIMITED,
+                    false => rules.budget,
+                },
+                ..*rules
+            };
+            self.ask(candidate, false, &rules, ledger);
         }
         events
     }
@@ -334,13 +362,7 @@ impl Learned {
                     factor: suspect.by.exp(),
                 });
             } else {
-                let track = &mut self.tracks[suspect.candidate];
-                track.tally = track.slower.since();
-                (track.slower, track.faster) = Default::default();
-                events.push(Event::Changed {
-                    candidate: suspect.candidate,
-                    factor: suspect.by.exp(),
-                });
+                self.believe(suspect.candidate, events);
             }
             return;
         }
@@ -368,7 +390,7 @@ impl Learned {
         if !track.slower.push(distance, y, &known) || self.suspect.is_some() {
             return;
         }
-        let (by, since) = (track.slower.by(), track.slower.since());
+        let by = track.slower.by();
         match self.runner_up(number) {
             Some(witness) if self.tracks[witness].tally.mean().is_some() => {
                 self.suspect = Some(Suspect {
@@ -376,22 +398,45 @@ impl Learned {
                     witness,
                     by,
                 });
-                self.trial = Some(Trial {
-                    candidate: witness,
-                    witness: true,
-                });
             }
-            // Nobody can tell: believe what is seen.
-            _ => {
-                let track = &mut self.tracks[number];
-                track.tally = since;
-                (track.slower, track.faster) = Default::default();
-                events.push(Event::Changed {
-                    candidate: number,
-                    factor: by.exp(),
-                });
-            }
+            // Nobody can tell.
+            _ => self.believe(number, events),
         }
+    }
+
+    /// Takes what a candidate did lately for what it does from now on.
+    fn believe(&mut self, number: usize, events: &mut Vec<Event>) {
+        let track = &mut self.tracks[number];
+        let factor = track.slower.by().exp();
+        track.tally = track.slower.since();
+        (track.slower, track.faster) = Default::default();
+        events.push(Event::Changed {
+            candidate: number,
+            factor,
+        });
+    }
+
+    /// Asks for a trial if what it is expected to cost can be set aside. One that was asked for before gives way to a witness.
+    fn ask(&mut self, candidate: usize, witness: bool, rules: &Rules, ledger: &mut Ledger) -> bool {
+        if let Some(before) = self.trial.take() {
+            ledger.release(before.cost_ns);
+        }
+        let Some(Choice { serves, .. }) = self.choice else {
+            return false;
+        };
+        let cost_ns = excess(&self.belief(candidate), &self.belief(serves));
+        if !ledger.reserve(cost_ns, &rules.budget) {
+            return false;
+        }
+        self.serial = self.serial.wrapping_add(1);
+        self.waiting = 0;
+        self.trial = Some(Trial {
+            candidate,
+            witness,
+            serial: self.serial,
+            cost_ns,
+        });
+        true
     }
 
     /// The best of the others, those that were measured first.
@@ -412,7 +457,8 @@ impl Learned {
         let track = &self.tracks[number];
         let expected = track.facts.modelled.or(track.facts.expected);
         let expected = expected.unwrap_or_else(|| {
-            let means = self.tracks.iter().filter_map(|track| track.tally.mean());
+            let open = self.tracks.iter().filter(|track| !track.barred);
+            let means = open.filter_map(|track| track.tally.mean());
             let (sum, count) = means.fold((0.0, 0.0), |(sum, n), mean| (sum + mean, n + 1.0));
             Expected {
                 mean: sum / f64::max(count, 1.0),
@@ -446,40 +492,24 @@ impl Learned {
         self.choice = rules.policy.choose(&self.contenders(), serves, rules.zone);
     }
 
-    /// Whom to try next, if anybody is worth it and the budget allows.
-    fn next_trial(&self, rules: &Rules, ledger: &Ledger, random: &mut impl Rng) -> Option<Trial> {
+    /// Whom to try next, if anybody is worth it.
+    fn next_trial(&self, rules: &Rules, random: &mut impl Rng) -> Option<usize> {
         let serves = self.choice?.serves;
         let open = || (0..self.tracks.len()).filter(|i| *i != serves && !self.tracks[*i].barred);
-        let trial = |candidate| Trial {
-            candidate,
-            witness: false,
-        };
-        match rules.policy {
-            Policy::Exhaustive { samples } => {
-                let all = open().chain([serves]);
-                let fewest = all.min_by_key(|i| self.tracks[*i].tally.samples())?;
-                let wanting = self.tracks[fewest].tally.samples() < u64::from(samples);
-                (wanting && fewest != serves).then(|| trial(fewest))
-            }
-            Policy::Bandit => {
-                // Thompson: each candidate is as fast as a draw from what is believed of it; the fastest is tried.
-                let draw = |i: usize, random: &mut dyn FnMut() -> f64| {
-                    let belief = self.belief(i);
-                    belief.mean + belief.sd * random()
-                };
-                let mut gauss = || gaussian(random);
-                let bar = draw(serves, &mut gauss) - rules.zone;
-                let best = open()
-                    .map(|i| (i, draw(i, &mut gauss)))
-                    .min_by(|a, b| a.1.total_cmp(&b.1))?;
-                if best.1 >= bar {
-                    return None;
-                }
-                let cost = excess(&self.belief(best.0), &self.belief(serves));
-                (cost <= ledger.left(&rules.budget)).then(|| trial(best.0))
-            }
-            _ => None,
+        if let Policy::Exhaustive { samples } = rules.policy {
+            let fewest = open().min_by_key(|i| self.tracks[*i].tally.samples())?;
+            let wanting = self.tracks[fewest].tally.samples() < u64::from(samples);
+            return wanting.then_some(fewest);
         }
+        // Thompson: each candidate is as fast as a draw from what is believed of it; the fastest is tried.
+        let mut draw = |i: usize| {
+            let belief = self.belief(i);
+            belief.mean + belief.sd * gaussian(random)
+        };
+        let bar = draw(serves) - rules.zone;
+        let draws = open().map(|i| (i, draw(i)));
+        let best = draws.min_by(|a, b| a.1.total_cmp(&b.1))?;
+        (best.1 < bar).then_some(best.0)
     }
 }
 

@@ -6,7 +6,7 @@
 
 mod run;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -266,8 +266,8 @@ impl Builder {
         self
     }
 
-    /// One in so many timed calls is held against the reference, besides every kernel's first use on a workload; 0 for
-    /// those alone. 256 by default.
+    /// One in so many timed calls is held against the reference, besides a kernel's first use; 0 for those alone. 256 by default.
+    /// All of it together may take one per cent of the time served, but for the very first use of a kernel.
     #[must_use]
     pub fn verify_one_in(mut self, calls: u32) -> Self {
         self.verify_one_in = calls;
@@ -313,7 +313,8 @@ impl Builder {
             verify_one_in: self.verify_one_in,
             quarantined: Mutex::default(),
             verified: AtomicU64::new(0),
-            unverified: AtomicU64::new(0),
+            verification_ns: AtomicU64::new(0),
+            proven: Mutex::default(),
             stop: AtomicBool::new(false),
         });
         let learner = match self.background && self.mode != Mode::Frozen {
@@ -323,6 +324,9 @@ impl Builder {
         Ok(Selector { shared, learner })
     }
 }
+
+/// How often somebody who wants everything learned looks whether it is.
+const PATIENCE: usize = 10_000;
 
 /// How long the learner rests between two looks at what waits: longer while nothing comes. Whoever finds its queue full learns
 /// from it on the spot.
@@ -400,9 +404,11 @@ struct Shared {
     forced: BTreeMap<String, String>,
     verify_one_in: u32,
     quarantined: Mutex<BTreeMap<(KernelId, u32), Quarantine>>,
-    /// Results that were held against the reference, and those that were too much work for it.
+    /// Results that were held against the reference, and how long that took.
     verified: AtomicU64,
-    unverified: AtomicU64,
+    verification_ns: AtomicU64,
+    /// Kernels of which a result was right once.
+    proven: Mutex<BTreeSet<(KernelId, u32)>>,
     /// The largest alignment that any kernel asks for, in bytes.
     alignment: AtomicUsize,
     stop: AtomicBool,
@@ -434,6 +440,8 @@ struct Entry {
 
 const UNCHECKED: u8 = 0;
 const CHECKED: u8 = 1;
+/// Right on another workload, and on this one to be looked at when there is time.
+const PROVEN_ELSEWHERE: u8 = 2;
 
 /// A choice that the caller runs, to be reported.
 #[derive(Debug, PartialEq, Eq)]
@@ -441,9 +449,11 @@ const CHECKED: u8 = 1;
 pub struct Ticket {
     engine: u64,
     key: Key,
+    /// The case it is for; another may have the same key later.
+    case: u64,
     candidate: usize,
     calls: u32,
-    trial: bool,
+    trial: Option<u16>,
 }
 
 impl Ticket {
@@ -454,7 +464,7 @@ impl Ticket {
 
     /// Whether it is a trial.
     pub fn is_trial(&self) -> bool {
-        self.trial
+        self.trial.is_some()
     }
 }
 
@@ -502,12 +512,13 @@ impl Selector {
     pub fn select(&self, workload: &Workload) -> Result<Ticket, SelectError> {
         let key = self.shared.key(workload, None);
         let made = |(): &()| self.shared.case(workload, None);
-        let pick = |(): &mut (), seat: &Seat| seat.pick();
+        let pick = |(): &mut (), seat: &Seat| Some((seat.pick()?, seat.case.serial));
         let picked = self.shared.engine.at_seat(key, &mut (), made, pick)?;
         match picked {
-            Some(pick) => Ok(Ticket {
+            Some((pick, case)) => Ok(Ticket {
                 engine: self.shared.engine.number(),
                 key,
+                case,
                 candidate: pick.candidate,
                 calls: pick.calls,
                 trial: pick.trial,
@@ -540,7 +551,7 @@ impl Selector {
                     let sample = Sample {
                         candidate: ticket.candidate,
                         time_ns: *time_ns,
-                        calls: ticket.calls.max(1),
+                        calls: ticket.calls,
                         trial: ticket.trial,
                         at_ns: self.shared.engine.clock.now(),
                     };
@@ -562,9 +573,8 @@ impl Selector {
         if ticket.engine != self.shared.engine.number() {
             return Err(ReportError::Foreign);
         }
-        self.shared
-            .engine
-            .case(ticket.key)
+        let case = self.shared.engine.case(ticket.key);
+        case.filter(|case| case.serial == ticket.case)
             .ok_or(ReportError::Stale)
     }
 
@@ -602,7 +612,11 @@ impl Selector {
     /// Learns from all that was reported so far, and returns how many samples that were.
     pub fn settle(&self) -> usize {
         let mut all = 0;
-        while self.shared.engine.is_behind() {
+        // Those that keep coming in meanwhile are for the next time.
+        for _ in 0..PATIENCE {
+            if !self.shared.engine.is_behind() {
+                break;
+            }
             match self.shared.engine.settle() {
                 // Another thread is at it.
                 0 => std::thread::yield_now(),
@@ -629,10 +643,15 @@ impl Selector {
     /// Puts a kernel in the place of the one of its name, if there is one. Returns whether there was.
     pub fn replace(&self, kernel: Arc<dyn HostKernel>) -> bool {
         let id = kernel.spec().id.clone();
-        let before = self.unregister(&id);
-        // The name is free, unless somebody took it meanwhile; then theirs is the newer one.
-        let _ = self.register(kernel);
-        before
+        let replaced = self.shared.change(|kernels| {
+            let before = kernels.len();
+            kernels.retain(|known| known.spec().id != id);
+            let found = kernels.len() < before;
+            kernels.push(Arc::clone(&kernel));
+            Ok(found)
+        });
+        self.shared.affected(&id);
+        replaced.unwrap_or(false)
     }
 
     /// Takes a kernel out; it is never chosen again. Returns whether it was there.
@@ -663,6 +682,7 @@ impl Selector {
             before > quarantined.len()
         };
         if freed {
+            self.shared.engine.changed();
             self.shared
                 .bar_everywhere(|entry| entry.kernel.spec().id == *id, false);
         }
@@ -685,7 +705,8 @@ impl Selector {
             let id = host.entries[choice.serves].kernel.spec().id.clone();
             *popular.entry(id).or_default() += case.calls();
             let measured = |i: usize| learned.tally(i).and_then(|tally| tally.mean());
-            let others = (0..host.entries.len()).filter(|i| *i != choice.serves);
+            let others =
+                (0..host.entries.len()).filter(|i| *i != choice.serves && !learned.is_barred(*i));
             let best = others.filter_map(measured).min_by(f64::total_cmp);
             if let (Some(serves), Some(other)) = (measured(choice.serves), best) {
                 let operation = host.workload.operation().to_string();
@@ -705,7 +726,7 @@ impl Selector {
             served_ns: ledger.served_ns(),
             trials_excess_ns: ledger.spent_ns(),
             verified: self.shared.verified.load(Ordering::Relaxed),
-            unverified: self.shared.unverified.load(Ordering::Relaxed),
+            verification_ns: self.shared.verification_ns.load(Ordering::Relaxed),
             quarantined: lock(&self.shared.quarantined).len(),
             samples_dropped,
             workloads_evicted,
@@ -812,14 +833,19 @@ impl Shared {
                 match admit(kernel.as_ref(), workload, alignment, &setting, &terms) {
                     Ok(()) => entries.extend(self.entry(&kernel, setting, workload, &host)),
                     Err(Fault::Refused { refusal, .. }) => {
-                        words.push((id.clone(), refusal.to_string()));
-                        refused.push((id.clone(), refusal));
-                        break;
+                        // Told once, whatever the number of threads.
+                        if words.last().is_none_or(|(known, _)| *known != id) {
+                            words.push((id.clone(), refusal.to_string()));
+                            refused.push((id.clone(), refusal));
+                        }
                     }
                     Err(other) => words.push((id.clone(), other.to_string())),
                 }
             }
         }
+        // A kernel that may run with one number of threads is not refused.
+        let entered = |id: &KernelId| entries.iter().any(|e: &Entry| e.kernel.spec().id == *id);
+        refused.retain(|(id, _)| !entered(id));
         if let (Some(kernel), true) = (forced, entries.is_empty()) {
             let reason = words.into_iter().map(|(_, why)| why).next();
             return Err(SelectError::Forced {
@@ -845,7 +871,10 @@ impl Shared {
         });
         let barred = barred.collect();
         drop(quarantined);
-        let facts = entries.iter().map(|entry| facts(entry, workload)).collect();
+        let facts = entries
+            .iter()
+            .map(|entry| self.facts(entry, workload, &host));
+        let facts = facts.collect();
         Ok(NewCase {
             name: workload.to_string(),
             facts,
@@ -886,18 +915,42 @@ impl Shared {
         })
     }
 
+    fn facts(&self, entry: &Entry, workload: &Workload, host: &Host) -> Facts {
+        let expected_ns = entry.expected.time().map(|time| time.get().max(0.01));
+        let threads = prior::threads(
+            &entry.kernel.space(workload, host.machine()),
+            &entry.setting,
+        );
+        let bound = self.calibration.as_ref().and_then(|calibration| {
+            prior::roofline(workload, threads, host.machine(), calibration)
+        });
+        Facts {
+            expected: expected_ns.map(|time_ns| Expected {
+                mean: time_ns.ln(),
+                sd: EXPECTED_SD,
+            }),
+            modelled: None,
+            workspace: entry.kernel.workspace(workload, &entry.setting).0,
+            efficiency: bound
+                .zip(expected_ns)
+                .map(|(bound, time_ns)| bound.get() / time_ns),
+        }
+    }
+
     fn nobody(&self, case: &Case) -> SelectError {
         let quarantined = lock(&self.quarantined);
         let entries = case.host().map_or(&[][..], |host| &host.entries);
-        let refused = entries.iter().map(|entry| {
+        let refused = entries.iter().filter_map(|entry| {
             let spec = entry.kernel.spec();
-            let known = quarantined.get(&(spec.id.clone(), spec.version));
-            let why = known.map_or("is barred", |quarantine| quarantine.evidence.as_str());
-            (spec.id.clone(), format!("does not run any more: {why}"))
+            let known = quarantined.get(&(spec.id.clone(), spec.version))?;
+            let why = format!("does not run any more: {}", known.evidence);
+            Some((spec.id.clone(), why))
         });
+        let mut refused: Vec<_> = refused.collect();
+        refused.dedup();
         SelectError::NoKernel {
             workload: case.name.clone(),
-            refused: refused.collect(),
+            refused,
         }
     }
 
@@ -914,6 +967,7 @@ impl Shared {
         lock(&self.quarantined)
             .entry((spec.id.clone(), spec.version))
             .or_insert(quarantine);
+        self.engine.changed();
         let (id, version) = (spec.id.clone(), spec.version);
         self.bar_everywhere(
             |entry| {
@@ -949,6 +1003,7 @@ impl Shared {
             .store(Arc::new(Host::new(machine, changed.iter().cloned())?));
         let alignment = most_aligned(&changed);
         self.alignment.store(alignment, Ordering::Relaxed);
+        self.engine.changed();
         *kernels = changed;
         Ok(result)
     }
@@ -985,19 +1040,6 @@ fn settings(kernel: &dyn HostKernel, workload: &Workload, machine: &Machine) -> 
         }
     }
     settings
-}
-
-fn facts(entry: &Entry, workload: &Workload) -> Facts {
-    let expected = entry.expected.time().map(|time| Expected {
-        mean: time.get().max(0.01).ln(),
-        sd: EXPECTED_SD,
-    });
-    Facts {
-        expected,
-        modelled: None,
-        workspace: entry.kernel.workspace(workload, &entry.setting).0,
-        efficiency: None,
-    }
 }
 
 /// The reference for a workload, where there is one.

@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct Statistics {
     /// Workloads that are remembered now.
     pub workloads: usize,
-    /// Calls of theirs. A thread adds its own when it takes the time, at least every eighth call, and when it ends.
+    /// Calls of theirs. A thread adds its own every few hundred calls and when it ends.
     pub calls: u64,
     /// Calls that were trials.
     pub trials: u64,
@@ -20,8 +20,8 @@ pub struct Statistics {
     pub trials_excess_ns: f64,
     /// Results that were held against the reference.
     pub verified: u64,
-    /// First uses that were not: too much work for the reference, or several right results.
-    pub unverified: u64,
+    /// How long that took.
+    pub verification_ns: u64,
     /// Kernels that do not run any more.
     pub quarantined: usize,
     /// Samples that found the learner too far behind.

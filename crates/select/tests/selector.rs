@@ -204,7 +204,7 @@ fn results_are_looked_at_again_now_and_then() {
     let bed = Bed::new(&[1_000_000]);
     let selector = bed.builder().verify_one_in(10).build().unwrap();
     calls(&selector, 15);
-    // The first use, and the tenth call.
+    // The first use, and the tenth call: the reference takes no time on this clock.
     assert_eq!(selector.statistics().verified, 2);
     bed.behaviours[0].wrong.store(true, Ordering::Relaxed);
     for _ in 0..4 {
@@ -333,8 +333,12 @@ fn callers_may_run_and_report_themselves() {
     let well = Went::Well { time_ns: 1.0 };
     assert_eq!(other.report(ticket, &well), Err(ReportError::Foreign));
     let ticket = selector.select(&copy).unwrap();
+    let late = selector.select(&copy).unwrap();
     selector.unregister(&id(NAMES[0]));
     assert_eq!(selector.report(ticket, &well), Err(ReportError::Stale));
+    // Also when others are known under the same name since.
+    let _ = selector.select(&copy).unwrap();
+    assert_eq!(selector.report(late, &well), Err(ReportError::Stale));
     // And a failure is a quarantine.
     let ticket = selector.select(&copy).unwrap();
     let evidence = "the screen went black".to_owned();
@@ -386,6 +390,60 @@ fn a_plan_does_what_the_selector_does() {
     }
     assert!(bed.runs(1) > 150);
     assert_eq!(plan.choose().unwrap().0, 1);
+    // Kernels that go or fail are gone for plans too.
+    assert!(selector.unregister(&id(NAMES[1])));
+    let runs = bed.runs(1);
+    run(&plan, 4);
+    assert_eq!(bed.runs(1), runs);
+    bed.behaviours[0].panics.store(true, Ordering::Relaxed);
+    run(&plan, 4);
+    let runs = bed.runs(0);
+    run(&plan, 4);
+    assert_eq!(bed.runs(0), runs);
+}
+
+/// Where there is no reference, another kernel makes good what one failed at.
+#[test]
+fn the_others_serve_where_there_is_no_reference() {
+    let double = |name: &str, fails: bool| -> Arc<dyn HostKernel> {
+        Arc::new(OwnKernel::new(spec(name), move |call, _, _| {
+            if fails {
+                return Err(Fault::kernel("double", "is tired"));
+            }
+            let (_, inputs, outputs) = call.parts();
+            let from = inputs[0].as_slice::<f32>()?;
+            for (to, from) in outputs[0].as_mut_slice::<f32>()?.iter_mut().zip(from) {
+                *to = 2.0 * from;
+            }
+            Ok(())
+        }))
+    };
+    let kernels = vec![
+        double("cpu-custom.double-f32-bad", true),
+        double("cpu-custom.double-f32-good", false),
+    ];
+    let selector = Selector::builder(machine(), kernels).background(false);
+    let selector = selector.build().unwrap();
+    let workload: Workload = "custom.double f32 2".parse().unwrap();
+    let (from, mut to) = ([1f32, 2.0], [0f32; 2]);
+    let inputs = [TensorView::contiguous(&from, "2".parse().unwrap()).unwrap()];
+    let mut outputs = [TensorViewMut::contiguous(&mut to, "2".parse().unwrap()).unwrap()];
+    let mut call = Call::new(&workload, &inputs, &mut outputs).unwrap();
+    selector.run(&mut call).unwrap();
+    assert_eq!(to, [2.0, 4.0]);
+    assert_eq!(selector.quarantined().len(), 1);
+}
+
+/// A wrong kernel is no alternative to be measured by, however quick it is.
+#[test]
+fn what_fails_does_not_count_as_fast() {
+    let bed = Bed::new(&[500_000, 10, 600_000]);
+    bed.behaviours[1].wrong.store(true, Ordering::Relaxed);
+    let selector = bed.selector();
+    calls(&selector, 100);
+    assert_eq!(selector.quarantined().len(), 1);
+    let quality = selector.statistics().quality["copy"];
+    assert_eq!(quality.share_within_5pct, 1.0);
 }
 
 /// A kernel may use the selector it runs in, and change it.

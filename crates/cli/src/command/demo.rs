@@ -96,7 +96,7 @@ fn scene(seed: u64, what: &'static str, slower: impl Fn(usize) -> f64) -> Scene 
             candidate,
             time_ns,
             calls: 1,
-            trial: trial.is_some(),
+            trial: trial.map(|trial| trial.serial),
             at_ns: now,
         };
         learned.learn(&sample, &rules, &mut ledger, &mut random)

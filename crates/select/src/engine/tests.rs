@@ -103,14 +103,17 @@ fn a_trial_is_taken_by_one_call() {
     let mut trials = 0;
     for _ in 0..50 {
         let pick = seat.pick().unwrap();
-        trials += usize::from(pick.trial);
+        trials += usize::from(pick.trial.is_some());
         let again = seat.pick().unwrap();
-        assert!(!(pick.trial && again.trial), "two calls took one trial");
+        assert!(
+            pick.trial.is_none() || again.trial.is_none(),
+            "two calls took one trial"
+        );
         engine.observe(&seat.case, sample(again, 1000.0));
         engine.settle();
-        if pick.trial {
+        if pick.trial.is_some() {
             // While it is under way it is not offered again.
-            assert!(!seat.pick().unwrap().trial);
+            assert_eq!(seat.pick().unwrap().trial, None);
             engine.observe(&seat.case, sample(pick, 950.0));
             engine.settle();
         }
@@ -236,9 +239,15 @@ fn a_shadow_learns_and_changes_nothing() {
     let seat = seat(&engine, "one", &[10.0, 20.0]);
     for _ in 0..100 {
         let pick = seat.pick().unwrap();
-        assert_eq!((pick.candidate, pick.trial), (0, false));
+        assert_eq!((pick.candidate, pick.trial), (0, None));
         engine.observe(&seat.case, sample(pick, 1e6));
         engine.settle();
     }
     assert!(engine.learned(&seat.case).tally(0).unwrap().samples() > 90);
+    // Only who fails is replaced, and nobody is tried even then.
+    engine.bar(&seat.case, 1, true);
+    engine.bar(&seat.case, 1, false);
+    assert_eq!(seat.pick().unwrap().candidate, 0);
+    engine.bar(&seat.case, 0, true);
+    assert_eq!(seat.pick().unwrap().candidate, 1);
 }

@@ -57,7 +57,7 @@ impl Program {
             candidate,
             time_ns,
             calls: 1,
-            trial: trial.is_some(),
+            trial: trial.map(|trial| trial.serial),
             at_ns: self.now,
         };
         let events = self
@@ -213,6 +213,89 @@ fn a_machine_that_becomes_slow_changes_nobody() {
     }
 }
 
+/// Asking a runner-up costs something as well, and without a budget nobody is asked.
+#[test]
+fn witnesses_are_paid_for() {
+    let mut program = Program::new(Policy::Bandit, &[(1000.0, 1000.0), (1000.0, 50_000.0)]);
+    program.calls(50);
+    program.rules.budget = Budget::NONE;
+    let trials = program.ledger.trials();
+    for _ in 0..20 {
+        program.times[0] = 1100.0;
+        program.calls(10);
+        program.times[0] = 1000.0;
+        program.calls(40);
+    }
+    assert_eq!(program.ledger.trials(), trials);
+}
+
+/// A witness whose time nobody tells does not freeze the choice.
+#[test]
+fn a_lost_witness_is_asked_again() {
+    let mut program = Program::new(Policy::Bandit, &[(1000.0, 1000.0), (1000.0, 1300.0)]);
+    program.calls(300);
+    program.times[0] = 10_000.0;
+    let mut lost = 0;
+    for call in 0..300 {
+        let Some(trial) = program.learned.trial().filter(|_| lost < 2) else {
+            program.call();
+            continue;
+        };
+        // The call is made, and its time never told; others go on.
+        lost += usize::from(trial.witness);
+        for _ in 0..=PATIENCE {
+            let sample = Sample {
+                candidate: program.serves(),
+                time_ns: program.times[program.serves()],
+                calls: 1,
+                trial: None,
+                at_ns: program.now,
+            };
+            let rules = program.rules;
+            program
+                .learned
+                .learn(&sample, &rules, &mut program.ledger, &mut program.random);
+        }
+        assert!(call < 290, "still waiting");
+    }
+    assert_eq!(program.serves(), 1);
+}
+
+/// The first run finds caches empty; that alone does not exclude a kernel.
+#[test]
+fn a_cold_first_run_is_forgiven() {
+    let mut found = 0;
+    for seed in 0..20 {
+        let mut program = Program::new(Policy::Bandit, &[(1000.0, 1000.0), (1000.0, 800.0)]);
+        program.random = Pcg64Mcg::seed_from_u64(seed);
+        let cold = Sample {
+            candidate: 1,
+            time_ns: 1300.0,
+            calls: 1,
+            trial: None,
+            at_ns: 0,
+        };
+        let rules = program.rules;
+        program
+            .learned
+            .learn(&cold, &rules, &mut program.ledger, &mut program.random);
+        program.calls(2000);
+        found += usize::from(program.serves() == 1);
+    }
+    assert!(found >= 18, "{found} of 20");
+}
+
+/// Every policy tries others, or it would never know them.
+#[test]
+fn other_policies_try_as_well() {
+    for name in ["score", "hybrid", "model"] {
+        let times = [(1000.0, 9000.0), (1000.0, 100.0)];
+        let mut program = Program::new(name.parse().unwrap(), &times);
+        program.calls(200);
+        assert_eq!(program.serves(), 1, "{name}");
+    }
+}
+
 #[test]
 fn one_kernel_alone_is_believed() {
     let mut program = Program::new(Policy::Bandit, &[(1000.0, 1000.0)]);
@@ -279,7 +362,7 @@ fn nonsense_is_ignored() {
             candidate,
             time_ns,
             calls: 1,
-            trial: false,
+            trial: None,
             at_ns: 0,
         };
         let rules = program.rules;

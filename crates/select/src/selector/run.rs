@@ -1,7 +1,9 @@
 //! One call: who computes it, whether the result is right, how long it took.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kernelwise_backend::sample::{Arrangement, Tensor};
@@ -10,10 +12,10 @@ use kernelwise_types::op::Operation;
 use kernelwise_types::{Numerics, Technique, Workload};
 
 use super::{
-    CHECKED, Entry, HostCase, Mode, SelectError, Selector, Shared, UNCHECKED, VERIFIED_STEPS,
-    reference,
+    CHECKED, Entry, HostCase, Mode, PROVEN_ELSEWHERE, SelectError, Selector, Shared, UNCHECKED,
+    VERIFIED_STEPS, reference,
 };
-use crate::engine::{Pick, Seat};
+use crate::engine::{Pick, Seat, lock};
 use crate::learn::Sample;
 
 /// Why a call was not computed.
@@ -36,6 +38,9 @@ pub enum RunError {
         /// What happened.
         evidence: String,
     },
+    /// A kernel put other tensors in the place of the outputs.
+    #[error("a kernel that failed has exchanged the outputs of the call: compute it again")]
+    Exchanged,
 }
 
 thread_local! {
@@ -55,15 +60,20 @@ fn with_scratch<R>(body: impl FnOnce(&mut Scratch) -> R) -> R {
 /// A workload whose case was looked up beforehand, for one thread; others take a clone or their own.
 #[derive(Debug)]
 pub struct Plan {
-    shared: std::sync::Arc<Shared>,
-    seat: Seat,
+    shared: Arc<Shared>,
+    workload: Workload,
+    /// The case as of a generation; kernels come and go.
+    seat: RefCell<(u64, Rc<Seat>)>,
 }
 
 impl Clone for Plan {
     fn clone(&self) -> Self {
+        let (generation, seat) = &*self.seat.borrow();
+        let seat = Seat::new(Arc::clone(&seat.case));
         Self {
-            shared: std::sync::Arc::clone(&self.shared),
-            seat: Seat::new(std::sync::Arc::clone(&self.seat.case)),
+            shared: Arc::clone(&self.shared),
+            workload: self.workload.clone(),
+            seat: RefCell::new((*generation, Rc::new(seat))),
         }
     }
 }
@@ -72,16 +82,38 @@ impl Plan {
     /// Who computes the next call, by number, and whether its time is wanted: all that a choice costs.
     #[inline]
     pub fn choose(&self) -> Option<(usize, bool)> {
-        self.seat
-            .pick()
-            .map(|pick| (pick.candidate, pick.calls > 0))
+        self.renew();
+        let pick = self.seat.borrow().1.pick()?;
+        Some((pick.candidate, pick.calls > 0))
     }
 
-    /// Computes a call of the workload the plan was made for; others go the usual way.
+    /// Looks the case up again if it may be known no more.
+    #[inline]
+    fn renew(&self) {
+        if self.seat.borrow().0 != self.shared.engine.generation() {
+            self.look_up();
+        }
+    }
+
+    #[cold]
+    fn look_up(&self) {
+        let generation = self.shared.engine.generation();
+        // A workload that nobody computes any more keeps its old case, where all who are gone are barred or unknown.
+        if let Ok(case) = self.shared.known(&self.workload) {
+            *self.seat.borrow_mut() = (generation, Rc::new(Seat::new(case)));
+        }
+    }
+
+    /// Computes a call of the workload the plan was made for; others, and tensors less aligned than a kernel asks for, go the
+    /// usual way.
     pub fn run(&self, call: &mut Call<'_, '_>) -> Result<(), RunError> {
-        match self.seat.case.host() {
-            Some(host) if host.workload == *call.workload() => {
-                self.shared.call(&self.seat, host, call)
+        self.renew();
+        // Not borrowed while a kernel runs, which may use the plan itself.
+        let seat = Rc::clone(&self.seat.borrow().1);
+        let aligned = call.alignment() >= self.shared.alignment.load(Ordering::Relaxed);
+        match seat.case.host() {
+            Some(host) if aligned && host.workload == *call.workload() => {
+                self.shared.call(&seat, host, call)
             }
             _ => self.shared.run(call),
         }
@@ -94,12 +126,14 @@ impl Selector {
         self.shared.run(call)
     }
 
-    /// Looks a workload up once, for many calls of it. The tensors must be aligned to cache lines or the usual way is
-    /// taken for kernels that need it.
+    /// Looks a workload up once, for many calls of it.
     pub fn plan(&self, workload: &Workload) -> Result<Plan, SelectError> {
+        let generation = self.shared.engine.generation();
+        let seat = Seat::new(self.shared.known(workload)?);
         Ok(Plan {
-            shared: std::sync::Arc::clone(&self.shared),
-            seat: Seat::new(self.shared.known(workload)?),
+            shared: Arc::clone(&self.shared),
+            workload: workload.clone(),
+            seat: RefCell::new((generation, Rc::new(seat))),
         })
     }
 }
@@ -118,22 +152,47 @@ impl Shared {
     }
 
     fn call(&self, seat: &Seat, host: &HostCase, call: &mut Call<'_, '_>) -> Result<(), RunError> {
-        let Some(pick) = seat.pick() else {
-            // Everybody failed here before.
-            return serve_by_reference(call).unwrap_or_else(|| Err(self.nobody(&seat.case).into()));
-        };
-        let entry = &host.entries[pick.candidate];
-        let unchecked = entry.checked.load(Ordering::Relaxed) == UNCHECKED;
-        let sampled = pick.calls > 0 && self.is_sampled(seat);
-        if unchecked || sampled {
-            return self.careful(seat, entry, pick, call);
+        // Whoever fails is barred, so another is picked each time.
+        for _ in 0..=host.entries.len() {
+            let Some(pick) = seat.pick() else { break };
+            let entry = &host.entries[pick.candidate];
+            let ran = match self.is_due(seat, entry, pick) {
+                true => self.careful(seat, entry, pick, call)?,
+                false => self.quick(seat, entry, pick, call)?,
+            };
+            match ran {
+                Ran::Right => return Ok(()),
+                // Not the kernel's fault, and another would fare no better.
+                Ran::Short => break,
+                Ran::Failed => {}
+            }
         }
-        self.quick(seat, entry, pick, call)
+        serve_by_reference(call).unwrap_or_else(|| Err(self.nobody(&seat.case).into()))
     }
 
-    /// Whether this timed call is one of those that are held against the reference.
-    fn is_sampled(&self, seat: &Seat) -> bool {
-        self.verify_one_in > 0 && seat.timed_calls().is_multiple_of(self.verify_one_in)
+    /// Whether this call is held against the reference: the first of a kernel always, the first on a workload and one in so
+    /// many while that takes little of the time served.
+    fn is_due(&self, seat: &Seat, entry: &Entry, pick: Pick) -> bool {
+        let state = entry.checked.load(Ordering::Relaxed);
+        let sampled = pick.calls > 0
+            && self.verify_one_in > 0
+            && seat.timed_calls().is_multiple_of(self.verify_one_in);
+        if state == CHECKED && !sampled {
+            return false;
+        }
+        let took = self.verification_ns.load(Ordering::Relaxed) as f64;
+        if took <= VERIFICATION_SHARE * self.engine.served_ns() {
+            return true;
+        }
+        if state != UNCHECKED {
+            return false;
+        }
+        let spec = entry.kernel.spec();
+        let proven = lock(&self.proven).contains(&(spec.id.clone(), spec.version));
+        if proven {
+            entry.checked.store(PROVEN_ELSEWHERE, Ordering::Relaxed);
+        }
+        !proven
     }
 
     fn quick(
@@ -142,7 +201,7 @@ impl Shared {
         entry: &Entry,
         pick: Pick,
         call: &mut Call<'_, '_>,
-    ) -> Result<(), RunError> {
+    ) -> Result<Ran, RunError> {
         let timed = pick.calls > 0 && self.mode != Mode::Frozen;
         let start = if timed { self.engine.clock.now() } else { 0 };
         match attempt(entry, call) {
@@ -150,9 +209,13 @@ impl Shared {
                 if timed {
                     self.took(seat, pick, start);
                 }
-                Ok(())
+                Ok(Ran::Right)
             }
             Err(Failure::Callers(fault)) => Err(fault.into()),
+            Err(Failure::Machines(fault)) => {
+                tracing::warn!(kernel = %entry.kernel.spec().id, %fault, "could not run");
+                Ok(Ran::Short)
+            }
             Err(Failure::Kernels(evidence)) => {
                 self.quarantine(entry, &seat.case.name, &evidence);
                 if updates(call.workload()) {
@@ -161,16 +224,20 @@ impl Shared {
                         evidence,
                     });
                 }
-                serve_by_reference(call).unwrap_or_else(|| Err(self.nobody(&seat.case).into()))
+                Ok(Ran::Failed)
             }
         }
     }
 
     fn took(&self, seat: &Seat, pick: Pick, start: u64) {
         let now = self.engine.clock.now();
+        // A clock that went back told nothing.
+        let Some(took) = now.checked_sub(start) else {
+            return;
+        };
         let sample = Sample {
             candidate: pick.candidate,
-            time_ns: now.saturating_sub(start) as f64,
+            time_ns: took as f64,
             calls: pick.calls,
             trial: pick.trial,
             at_ns: now,
@@ -185,35 +252,56 @@ impl Shared {
         entry: &Entry,
         pick: Pick,
         call: &mut Call<'_, '_>,
-    ) -> Result<(), RunError> {
+    ) -> Result<Ran, RunError> {
+        let spec = entry.kernel.spec();
         let reference = reference(call.workload()).filter(|_| verifiable(call.workload()));
-        let is_reference = entry.kernel.spec().technique == Technique::Reference;
+        let is_reference = spec.technique == Technique::Reference;
         let (Some(reference), false) = (reference, is_reference) else {
-            self.unverified.fetch_add(1, Ordering::Relaxed);
             entry.checked.store(CHECKED, Ordering::Relaxed);
             return self.quick(seat, entry, pick, call);
         };
+        let began = self.engine.clock.now();
         let expected = self.expected(&reference, call)?;
         let start = self.engine.clock.now();
         let evidence = match attempt(entry, call) {
             Err(Failure::Callers(fault)) => return Err(fault.into()),
+            Err(Failure::Machines(_)) => return self.give(call, &expected).map(|()| Ran::Right),
             Err(Failure::Kernels(evidence)) => Some(evidence),
             Ok(()) => {
                 if self.mode != Mode::Frozen && pick.calls > 0 {
                     self.took(seat, pick, start);
                 }
+                let ran = self.engine.clock.now();
+                let wrong = wrong(call, spec.numerics, &expected)?;
+                let compared = self.engine.clock.now().saturating_sub(ran);
+                let all = start.saturating_sub(began).saturating_add(compared);
+                self.verification_ns.fetch_add(all, Ordering::Relaxed);
                 self.verified.fetch_add(1, Ordering::Relaxed);
-                wrong(call, entry.kernel.spec().numerics, &expected)?
+                wrong
             }
         };
         match evidence {
-            None => entry.checked.store(CHECKED, Ordering::Relaxed),
+            None => {
+                entry.checked.store(CHECKED, Ordering::Relaxed);
+                lock(&self.proven).insert((spec.id.clone(), spec.version));
+            }
             Some(evidence) => {
                 self.quarantine(entry, &seat.case.name, &evidence);
-                for (tensor, output) in expected.iter().zip(call.outputs()) {
-                    tensor.write_to(output).map_err(Fault::from)?;
-                }
+                self.give(call, &expected)?;
             }
+        }
+        Ok(Ran::Right)
+    }
+
+    /// Puts the reference's result where the call wants it.
+    fn give(&self, call: &mut Call<'_, '_>, expected: &[Tensor]) -> Result<(), RunError> {
+        let outputs = call.outputs();
+        if outputs.len() != expected.len() {
+            // A kernel put other tensors in the place of the caller's.
+            return Err(RunError::Exchanged);
+        }
+        for (tensor, output) in expected.iter().zip(outputs) {
+            tensor.write_to(output).map_err(Fault::from)?;
         }
         Ok(())
     }
@@ -245,10 +333,25 @@ impl Shared {
     }
 }
 
+/// How a kernel fared with a call.
+enum Ran {
+    /// The result is there.
+    Right,
+    /// The kernel failed and is barred; the result is not there.
+    Failed,
+    /// The machine could not give what it takes.
+    Short,
+}
+
+/// Share of the time served that comparing with the reference may take.
+const VERIFICATION_SHARE: f64 = 0.01;
+
 /// What kept a kernel from computing a call.
 enum Failure {
     /// The call itself.
     Callers(Fault),
+    /// The machine: no memory, for instance.
+    Machines(Fault),
     /// The kernel.
     Kernels(String),
 }
@@ -269,7 +372,8 @@ fn attempt(entry: &Entry, call: &mut Call<'_, '_>) -> Result<(), Failure> {
         Ok(Ok(())) => Ok(()),
         Ok(Err(fault)) => Err(match fault.blame() {
             Blame::Caller => Failure::Callers(fault),
-            Blame::Kernel | Blame::Device => Failure::Kernels(fault.to_string()),
+            Blame::Device => Failure::Machines(fault),
+            Blame::Kernel => Failure::Kernels(fault.to_string()),
         }),
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
