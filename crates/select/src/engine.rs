@@ -43,10 +43,8 @@ pub(crate) struct NewCase {
 
 /// One workload with its candidates.
 pub(crate) struct Case {
-    word: Lonely<AtomicU64>,
+    head: Head,
     pub(crate) key: Key,
-    /// Tells it from others that had the same key before.
-    pub(crate) serial: u64,
     pub(crate) name: String,
     pub(crate) payload: Box<dyn Any + Send + Sync>,
     /// Calls that were counted so far; each thread adds its own when it takes the time.
@@ -56,9 +54,13 @@ pub(crate) struct Case {
     learned: Mutex<Learned>,
 }
 
-/// Alone in its cache line: who reads it is not disturbed by who writes beside it.
+/// What every call reads, alone in its cache line: who reads it is not disturbed by who writes beside it.
 #[repr(align(64))]
-struct Lonely<T>(T);
+struct Head {
+    word: AtomicU64,
+    /// Tells the case from others that had the same key before.
+    serial: u64,
+}
 
 impl std::fmt::Debug for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -150,7 +152,7 @@ impl Seat {
     /// Who computes this call; `None` if nobody may.
     #[inline]
     pub(crate) fn pick(&self) -> Option<Pick> {
-        let word = Word(self.case.word.0.load(Ordering::Relaxed));
+        let word = Word(self.case.head.word.load(Ordering::Relaxed));
         let calls = self.calls.get() + 1;
         if calls & word.mask() != 0 && word.0 >> 16 & 0xffff == 0 {
             self.calls.set(calls);
@@ -180,8 +182,8 @@ impl Seat {
             let order = Ordering::Relaxed;
             let exchange = self
                 .case
+                .head
                 .word
-                .0
                 .compare_exchange(word.0, taken, order, order);
             exchange.is_ok()
         });
@@ -489,10 +491,12 @@ impl Engine {
         }
         let case = Arc::new(Case {
             key,
-            serial: self.uses.fetch_add(1, Ordering::Relaxed),
             name: new.name,
             payload: new.payload,
-            word: Lonely(AtomicU64::new(Word::of(&learned, &self.rules).0)),
+            head: Head {
+                word: AtomicU64::new(Word::of(&learned, &self.rules).0),
+                serial: self.uses.fetch_add(1, Ordering::Relaxed),
+            },
             calls: AtomicU64::new(0),
             used: AtomicU64::new(self.uses.load(Ordering::Relaxed)),
             learned: Mutex::new(learned),
@@ -618,7 +622,7 @@ impl Engine {
     /// offered to another. In shadow, only who failed is replaced.
     fn publish(&self, case: &Case, learned: &Learned, asked: Option<u16>) {
         let word = Word::of(learned, &self.rules);
-        let mut seen = case.word.0.load(Ordering::Relaxed);
+        let mut seen = case.head.word.load(Ordering::Relaxed);
         loop {
             let before = Word(seen);
             let same = learned.trial().map(|trial| trial.serial) == asked;
@@ -636,7 +640,7 @@ impl Engine {
                 }
             }
             let order = Ordering::Relaxed;
-            match case.word.0.compare_exchange(seen, next.0, order, order) {
+            match case.head.word.compare_exchange(seen, next.0, order, order) {
                 Ok(_) => return,
                 Err(now) => seen = now,
             }
@@ -693,6 +697,12 @@ impl Engine {
 }
 
 impl Case {
+    /// Tells it from others that had the same key before.
+    #[inline]
+    pub(crate) fn serial(&self) -> u64 {
+        self.head.serial
+    }
+
     /// Calls that were counted so far.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)

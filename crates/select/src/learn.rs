@@ -7,8 +7,8 @@
 //!
 //! A sample that lies far from what its kernel used to take says that something changed, not what: the kernel, or the
 //! machine under all kernels. A sum of such distances (CUSUM) tells change from noise. Then the next call goes to the
-//! runner-up. If that one is slower by as much, the machine changed: all times are moved, and nobody is
-//! replaced. If it is not, the kernel changed: what was known of it counts no more, and the choice is made anew.
+//! runner-up. If that one is slower by as much, the machine changed: that is kept apart from what is known of the kernels, and
+//! nobody is replaced. If it is not, the kernel changed: what was known of it counts no more, and the choice is made anew.
 
 use rand::Rng;
 
@@ -172,6 +172,8 @@ pub enum Event {
 #[derive(Debug, Clone)]
 pub struct Learned {
     tracks: Vec<Track>,
+    /// How much slower the machine is than it was when most was measured, in ln t: all that is known is without it.
+    machine: f64,
     choice: Option<Choice>,
     trial: Option<Trial>,
     /// Samples that came since the trial was asked for, and were not it.
@@ -193,6 +195,7 @@ impl Learned {
         };
         let mut learned = Self {
             tracks: facts.into_iter().map(track).collect(),
+            machine: 0.0,
             choice: None,
             trial: None,
             waiting: 0,
@@ -214,9 +217,18 @@ impl Learned {
             .filter(|trial| !self.tracks[trial.candidate].barred)
     }
 
-    /// What is believed of each candidate, barred ones too.
+    /// What is believed of each candidate on the machine as it is now, barred ones too.
     pub fn beliefs(&self) -> Vec<Belief> {
-        (0..self.tracks.len()).map(|i| self.belief(i)).collect()
+        (0..self.tracks.len()).map(|i| self.now(i)).collect()
+    }
+
+    /// What is believed of a candidate on the machine as it is now.
+    fn now(&self, number: usize) -> Belief {
+        let belief = self.belief(number);
+        Belief {
+            mean: belief.mean + self.machine,
+            ..belief
+        }
     }
 
     /// What was measured of a candidate.
@@ -250,7 +262,7 @@ impl Learned {
         if !settled || self.suspect.is_some() || self.trial.is_some() {
             return 1;
         }
-        let calls = rules.timing_ns / (TIMING_SHARE * self.belief(serves).mean.exp());
+        let calls = rules.timing_ns / (TIMING_SHARE * self.now(serves).mean.exp());
         // A power of two, so that callers need no division.
         (calls.clamp(1.0, f64::from(LONGEST_PERIOD)) as u32).next_power_of_two()
     }
@@ -283,7 +295,7 @@ impl Learned {
         let time_ns = sample.time_ns.max(0.01);
         let y = time_ns.ln();
         let before = self.choice.map(|choice| choice.serves);
-        let usual = before.map(|serves| self.belief(serves).mean.exp());
+        let usual = before.map(|serves| self.now(serves).mean.exp());
         match (sample.trial, usual) {
             (Some(_), Some(usual)) => {
                 ledger.charge(time_ns - usual);
@@ -307,7 +319,8 @@ impl Learned {
             }
         }
         let suspected = self.suspect;
-        self.watch(number, y, &mut events);
+        self.watch(number, y - self.machine, &mut events);
+        let y = y - self.machine;
         self.tracks[number].tally.push(y);
         if let (Some(suspect), None) = (self.suspect, suspected)
             && !self.ask(suspect.witness, true, rules, ledger)
@@ -354,8 +367,8 @@ impl Learned {
             if away >= suspect.by / 2.0 {
                 let track = &mut self.tracks[suspect.candidate];
                 track.tally = track.slower.before;
+                self.machine += suspect.by;
                 for track in &mut self.tracks {
-                    track.tally.shift(suspect.by);
                     (track.slower, track.faster) = Default::default();
                 }
                 events.push(Event::Common {
@@ -372,10 +385,26 @@ impl Learned {
         let distance = away / track.tally.noise();
         let known = track.tally;
         if track.faster.push(-distance, y, &known) {
-            // Faster is welcome whoever caused it; what others do now is less sure than it was.
-            let factor = track.faster.by().exp();
-            track.tally = track.faster.since();
+            // A machine that was slow is the first to become faster; the rest is the kernel's.
+            let by = -track.faster.by();
+            let machines = by.min(self.machine).max(0.0);
+            let own = by - machines;
+            let mut since = track.faster.since();
+            since.shift(machines);
+            let of_the_machine = own <= 2.0 * known.noise();
+            track.tally = match of_the_machine {
+                true => track.faster.before,
+                false => since,
+            };
             (track.slower, track.faster) = Default::default();
+            self.machine -= machines;
+            if of_the_machine {
+                events.push(Event::Common {
+                    factor: (-machines).exp(),
+                });
+                return;
+            }
+            // What others do now is less sure than it was.
             for (i, other) in self.tracks.iter_mut().enumerate() {
                 if i != number {
                     other.tally.widen(1.0);
@@ -383,7 +412,7 @@ impl Learned {
             }
             events.push(Event::Changed {
                 candidate: number,
-                factor,
+                factor: (-own).exp(),
             });
             return;
         }
@@ -424,7 +453,7 @@ impl Learned {
         let Some(Choice { serves, .. }) = self.choice else {
             return false;
         };
-        let cost_ns = excess(&self.belief(candidate), &self.belief(serves));
+        let cost_ns = excess(&self.now(candidate), &self.now(serves));
         if !ledger.reserve(cost_ns, &rules.budget) {
             return false;
         }

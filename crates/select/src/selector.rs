@@ -512,7 +512,7 @@ impl Selector {
     pub fn select(&self, workload: &Workload) -> Result<Ticket, SelectError> {
         let key = self.shared.key(workload, None);
         let made = |(): &()| self.shared.case(workload, None);
-        let pick = |(): &mut (), seat: &Seat| Some((seat.pick()?, seat.case.serial));
+        let pick = |(): &mut (), seat: &Seat| Some((seat.pick()?, seat.case.serial()));
         let picked = self.shared.engine.at_seat(key, &mut (), made, pick)?;
         match picked {
             Some((pick, case)) => Ok(Ticket {
@@ -574,7 +574,7 @@ impl Selector {
             return Err(ReportError::Foreign);
         }
         let case = self.shared.engine.case(ticket.key);
-        case.filter(|case| case.serial == ticket.case)
+        case.filter(|case| case.serial() == ticket.case)
             .ok_or(ReportError::Stale)
     }
 

@@ -210,6 +210,7 @@ fn a_machine_that_becomes_slow_changes_nobody() {
         program.times.iter_mut().for_each(|time| *time /= 2.0);
         program.calls(300);
         assert_eq!(program.serves(), 0);
+        assert!(!program.events.iter().any(switched));
     }
 }
 
@@ -293,6 +294,24 @@ fn other_policies_try_as_well() {
         let mut program = Program::new(name.parse().unwrap(), &times);
         program.calls(200);
         assert_eq!(program.serves(), 1, "{name}");
+    }
+}
+
+/// A machine that is slow again and again leaves no trace in what is known of kernels that are seldom seen.
+#[test]
+fn load_that_comes_and_goes_does_not_add_up() {
+    let times = [(1000.0, 1000.0), (1000.0, 1300.0), (1000.0, 2000.0)];
+    let mut program = Program::new(Policy::Bandit, &times);
+    program.calls(200);
+    for round in 0..100 {
+        let factor = if round % 2 == 0 { 1.5 } else { 1.0 / 1.5 };
+        program.times.iter_mut().for_each(|time| *time *= factor);
+        program.calls(30);
+    }
+    assert_eq!(program.serves(), 0);
+    for (belief, (_, time)) in program.learned.beliefs().iter().zip(times) {
+        let factor = belief.mean.exp() / time;
+        assert!((0.4..2.5).contains(&factor), "{factor}");
     }
 }
 
