@@ -3,11 +3,12 @@
 //! Nothing is remembered between runs yet, so both learn first: the machine is calibrated, and the workload is computed again and
 //! again on drawn data for a second, as a program would that uses the selector.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use kernelwise_backend::Call;
 use kernelwise_backend::sample::{self, Arrangement, Values};
+use kernelwise_measure::{Clock, TscClock};
 use kernelwise_probe::calibrate::CalibrateOptions;
 use kernelwise_select::{Policy, Quarantine, Selector, Statistics};
 use kernelwise_types::{Decision, Estimate, Numerics, Ranked, Workload};
@@ -96,7 +97,7 @@ fn learned(args: &args::Explain) -> Result<(Workload, Selector, Policy), Failure
         budget: Duration::from_secs_f64(args.calibration_budget),
         ..CalibrateOptions::default()
     };
-    let clock = kernelwise_measure::TscClock::new();
+    let clock = TscClock::new();
     let calibration =
         kernelwise_probe::calibrate::calibrate(&machine, &clock, &options, &mut |_| (), cancel)?;
     let numerics = match args.allow_reduced {
@@ -129,14 +130,15 @@ fn use_it(selector: &Selector, workload: &Workload, args: &args::Explain) -> Res
     let mut outputs = outputs?;
     let mut call = Call::new(workload, &inputs, &mut outputs)?;
     let cancel = interrupt::flag()?;
-    let until = Instant::now() + Duration::from_secs_f64(args.time_budget);
+    let clock = TscClock::new();
+    let start = clock.now();
     loop {
         selector.run(&mut call)?;
         selector.settle();
         if cancel.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Failure::Interrupted);
         }
-        if Instant::now() >= until {
+        if clock.now().saturating_sub(start) as f64 >= 1e9 * args.time_budget {
             return Ok(());
         }
     }
