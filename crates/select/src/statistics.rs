@@ -20,7 +20,7 @@ pub struct Statistics {
     pub trials_excess_ns: f64,
     /// Results that were held against the reference.
     pub verified: u64,
-    /// How long that took.
+    /// How long that took. A kernel's very first run is in no figure: it loads and plans, and the next one is timed.
     pub verification_ns: u64,
     /// Kernels that do not run any more.
     pub quarantined: usize,
