@@ -119,6 +119,8 @@ pub(crate) struct Seat {
     uncounted: Cell<u32>,
     /// Calls whose time was wanted.
     timed: Cell<u32>,
+    /// A trial that this thread has begun: the first call of it finds caches cold, the next one is timed.
+    begun: Cell<Option<(usize, u16)>>,
 }
 
 /// What one call is to do.
@@ -141,6 +143,7 @@ impl Seat {
             calls: Cell::new(0),
             uncounted: Cell::new(0),
             timed: Cell::new(0),
+            begun: Cell::new(None),
         }
     }
 
@@ -176,8 +179,15 @@ impl Seat {
         if self.uncounted.get() >= UNCOUNTED {
             self.count();
         }
+        if let Some((candidate, serial)) = self.begun.take() {
+            return Some(Pick {
+                candidate,
+                calls,
+                trial: Some(serial),
+            });
+        }
         let trial = word.tried().filter(|_| {
-            // One call takes a trial, however many see it.
+            // One thread takes a trial, however many see it.
             let taken = word.without_trial().0;
             let order = Ordering::Relaxed;
             let exchange = self
@@ -187,10 +197,20 @@ impl Seat {
                 .compare_exchange(word.0, taken, order, order);
             exchange.is_ok()
         });
+        let Some(candidate) = trial else {
+            return Some(Pick {
+                candidate: word.serves(),
+                calls,
+                trial: None,
+            });
+        };
+        self.begun.set(Some((candidate, word.serial())));
+        // So that the next call comes here.
+        self.calls.set(word.mask());
         Some(Pick {
-            candidate: trial.unwrap_or(word.serves()),
-            calls,
-            trial: trial.map(|_| word.serial()),
+            candidate,
+            calls: 0,
+            trial: None,
         })
     }
 

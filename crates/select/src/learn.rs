@@ -41,6 +41,8 @@ const ALARM: f64 = 8.0;
 const UNKNOWN_SD: f64 = 1.0;
 /// Samples a kernel must have before its changes are noticed.
 const SETTLED: f64 = 3.0;
+/// A trial is two calls: the first finds caches cold, the second is timed.
+const CALLS_OF_A_TRIAL: f64 = 2.0;
 /// Samples after which a trial that nobody told the time of is given up.
 const PATIENCE: u32 = 64;
 /// Share of a call's time that timing it may take on average.
@@ -236,6 +238,16 @@ impl Learned {
         self.tracks.get(candidate).map(|track| &track.tally)
     }
 
+    /// The same, as it was seen lately if it is suspected to have changed.
+    fn present(&self, number: usize) -> Belief {
+        let belief = self.now(number);
+        let suspect = self.suspect.filter(|suspect| suspect.candidate == number);
+        Belief {
+            mean: belief.mean + suspect.map_or(0.0, |suspect| suspect.by),
+            ..belief
+        }
+    }
+
     /// Whether a candidate may not serve.
     pub fn is_barred(&self, candidate: usize) -> bool {
         self.tracks.get(candidate).is_none_or(|track| track.barred)
@@ -295,11 +307,11 @@ impl Learned {
         let time_ns = sample.time_ns.max(0.01);
         let y = time_ns.ln();
         let before = self.choice.map(|choice| choice.serves);
-        let usual = before.map(|serves| self.now(serves).mean.exp());
+        let usual = before.map(|serves| self.present(serves).mean.exp());
         match (sample.trial, usual) {
             (Some(_), Some(usual)) => {
-                ledger.charge(time_ns - usual);
-                ledger.serve(usual);
+                ledger.charge(CALLS_OF_A_TRIAL * (time_ns - usual));
+                ledger.serve(CALLS_OF_A_TRIAL * usual);
             }
             _ => ledger.serve(time_ns * f64::from(sample.calls)),
         }
@@ -453,8 +465,13 @@ impl Learned {
         let Some(Choice { serves, .. }) = self.choice else {
             return false;
         };
-        let cost_ns = excess(&self.now(candidate), &self.now(serves));
-        if !ledger.reserve(cost_ns, &rules.budget) {
+        let serving = self.present(serves);
+        let tried = self.now(candidate);
+        let mut cost_ns = CALLS_OF_A_TRIAL * excess(&tried, &serving);
+        if witness && tried.expected() < serving.mean {
+            // On what is known it is the better choice now, and no trial at all.
+            cost_ns = 0.0;
+        } else if !ledger.reserve(cost_ns, &rules.budget) {
             return false;
         }
         self.serial = self.serial.wrapping_add(1);

@@ -96,27 +96,32 @@ fn what_is_learned_changes_what_is_picked() {
     assert_eq!(case.calls(), 200 + 1 + 800);
 }
 
+/// Two calls of one thread, of which the second is timed; no other thread sees it.
 #[test]
-fn a_trial_is_taken_by_one_call() {
+fn a_trial_is_two_calls_of_one_thread() {
     let engine = engine(100);
-    let seat = seat(&engine, "one", &[1000.0, 900.0, 800.0]);
+    let mine = seat(&engine, "one", &[1000.0, 900.0, 800.0]);
+    let other = seat(&engine, "one", &[]);
     let mut trials = 0;
-    for _ in 0..50 {
-        let pick = seat.pick().unwrap();
-        trials += usize::from(pick.trial.is_some());
-        let again = seat.pick().unwrap();
-        assert!(
-            pick.trial.is_none() || again.trial.is_none(),
-            "two calls took one trial"
-        );
-        engine.observe(&seat.case, sample(again, 1000.0));
-        engine.settle();
-        if pick.trial.is_some() {
+    for _ in 0..100 {
+        let first = mine.pick().unwrap();
+        assert_eq!(first.trial, None);
+        let between = other.pick().unwrap();
+        let second = mine.pick().unwrap();
+        if let Some(serial) = second.trial {
+            trials += 1;
+            assert_eq!((first.candidate, first.calls), (second.candidate, 0));
+            assert_ne!(between.candidate, second.candidate);
+            assert!(second.calls > 0);
             // While it is under way it is not offered again.
-            assert_eq!(seat.pick().unwrap().trial, None);
-            engine.observe(&seat.case, sample(pick, 950.0));
+            engine.observe(&mine.case, sample(between, 1000.0));
             engine.settle();
+            assert_ne!(mine.pick().unwrap().trial, Some(serial));
+            engine.observe(&mine.case, sample(second, 950.0));
+        } else {
+            engine.observe(&mine.case, sample(second, 1000.0));
         }
+        engine.settle();
     }
     assert!(trials > 0);
 }
