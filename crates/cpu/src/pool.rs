@@ -98,6 +98,15 @@ fn share_dyn(
     grain: usize,
     body: &(dyn Fn(usize, Range<usize>) + Sync),
 ) {
+    if threads < 2 {
+        // Nothing to cut up: a small call would notice the divisions.
+        #[cfg(test)]
+        trace::note(threads, 1);
+        if items > 0 {
+            body(0, 0..items);
+        }
+        return;
+    }
     let grain = grain.max(1);
     let grains = items.div_ceil(grain);
     let pieces = match pool(threads) {

@@ -53,17 +53,14 @@ pub(super) unsafe fn multiply<T: Real>(
 #[inline(never)]
 unsafe fn cut<T: Real>(tiles: &Tiles<T>, m: usize, vectors: usize, whole: Tile<T>) {
     let edge = whole.last != tiles.lanes();
-    let strips = vectors.div_ceil(tiles.by_width.len());
     let mut first = 0;
-    for strip in 1..=strips {
-        let end = strip * vectors / strips;
-        let by_rows = tiles.by_width[end - first - 1];
-        let blocks = m.div_ceil(by_rows.len());
+    for width in Even::parts(vectors, tiles.by_width.len()) {
+        let end = first + width;
+        let by_rows = tiles.by_width[width - 1];
         let edge = usize::from(edge && end == vectors);
         let column = first << tiles.lanes_log2;
         let mut row = 0;
-        for block in 1..=blocks {
-            let below = block * m / blocks;
+        for rows in Even::parts(m, by_rows.len()) {
             let tile = Tile {
                 a: whole.a.wrapping_offset(row as isize * whole.a_row),
                 b: whole.b.wrapping_add(column),
@@ -73,12 +70,42 @@ unsafe fn cut<T: Real>(tiles: &Tiles<T>, m: usize, vectors: usize, whole: Tile<T
                     .wrapping_add(column),
                 ..whole
             };
-            // SAFETY: columns from `first` to `end` vectors, the last of all cut short, and rows from `row` to
-            // `below` are inside the matrix.
-            unsafe { by_rows[below - row - 1][edge](&tile) };
-            row = below;
+            // SAFETY: columns from `first` to `end` vectors, the last of all cut short, and the next `rows` from `row` on
+            // are inside the matrix.
+            unsafe { by_rows[rows - 1][edge](&tile) };
+            row += rows;
         }
         first = end;
+    }
+}
+
+/// The fewest parts of about equal size, each of at most so much, that make up a whole. Nothing is divided from part to
+/// part: a small product would notice.
+struct Even {
+    size: usize,
+    /// Parts that are larger by one.
+    larger: usize,
+    left: usize,
+}
+
+impl Even {
+    fn parts(whole: usize, most: usize) -> Self {
+        let parts = whole.div_ceil(most);
+        Self {
+            size: whole / parts,
+            larger: whole % parts,
+            left: parts,
+        }
+    }
+}
+
+impl Iterator for Even {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        self.left = self.left.checked_sub(1)?;
+        Some(self.size + usize::from(self.left < self.larger))
     }
 }
 
