@@ -1,7 +1,7 @@
 //! Names for cases: 128 bits made from whatever tells one case from another.
 //!
-//! Two lanes that add each word and multiply by different numbers work side by side, so a key costs little more than a
-//! plain hash. With 128 bits no two of a million cases share a name by chance (one in 10^26), so nothing
+//! Two lanes that turn by different numbers of bits and add each word times different numbers work side by side, so a key
+//! costs little more than a plain hash. With 128 bits no two of a million cases share a name by chance (one in 10^26), so nothing
 //! else has to be compared when one is looked up.
 
 use std::hash::{Hash, Hasher};
@@ -33,6 +33,18 @@ impl Key {
     pub(crate) fn place(self, mask: usize) -> usize {
         self.low as usize & mask
     }
+
+    /// A byte of the half that leads to the place, from its other end; not zero.
+    #[inline]
+    pub(crate) fn mark(self) -> u8 {
+        ((self.low >> 56) as u8).max(1)
+    }
+
+    /// The half that has no part in either.
+    #[inline]
+    pub(crate) fn half(self) -> u64 {
+        self.high
+    }
 }
 
 struct Lanes {
@@ -51,14 +63,15 @@ fn mix(mut z: u64) -> u64 {
 impl Lanes {
     #[inline]
     fn take(&mut self, word: u64) {
+        // The products do not wait for each other: from word to word there is a turn and a sum.
         self.a = self
             .a
-            .wrapping_add(word)
-            .wrapping_mul(0xf135_7aea_2e62_a9c5);
+            .rotate_left(23)
+            .wrapping_add(word.wrapping_mul(0xf135_7aea_2e62_a9c5));
         self.b = self
             .b
-            .wrapping_add(word)
-            .wrapping_mul(0x9fb2_1c65_1e98_df25);
+            .rotate_left(41)
+            .wrapping_add(word.wrapping_mul(0x9fb2_1c65_1e98_df25));
     }
 }
 
@@ -134,6 +147,22 @@ mod tests {
         assert_eq!(keys.len(), different.len());
         assert_ne!(Key::of("ab"), Key::of("ab\0"));
         assert_ne!(Key::of(&[1u8, 2][..]), Key::of(&[1u8, 2, 0][..]));
+    }
+
+    /// Two products that are added cancel where only the highest bits differ, as those of two numbers and of their
+    /// negatives do: each word must meet the sum turned by another number of bits.
+    #[test]
+    fn signs_tell_keys_apart() {
+        let of = |signs: u32| {
+            let features = [1.0f64, 2.0, 3.0, 4.0].map(f64::to_bits);
+            let sign = |i: usize| u64::from(signs >> i & 1) << 63;
+            Key::of(&[0, 1, 2, 3].map(|i| features[i] ^ sign(i)))
+        };
+        let keys: Vec<Key> = (0..16).map(of).collect();
+        for half in [|key: &Key| key.high, |key: &Key| key.low] {
+            let halves: HashSet<u64> = keys.iter().map(half).collect();
+            assert_eq!(halves.len(), keys.len());
+        }
     }
 
     /// Sizes differ in a few low bits; each half must tell them apart, and spread over a table.

@@ -181,17 +181,19 @@ impl Layout {
         if self.shape.is_empty() {
             return false;
         }
-        let mut steps: Vec<(usize, usize)> = self
-            .shape
-            .dims()
-            .iter()
-            .zip(self.strides())
-            .filter(|(size, _)| **size > 1)
-            .map(|(&size, &stride)| (stride.unsigned_abs(), size))
-            .collect();
+        // On the stack: every call makes views.
+        let mut steps = [(0usize, 0usize); MAX_RANK];
+        let mut count = 0;
+        for (&size, &stride) in self.shape.dims().iter().zip(self.strides()) {
+            if size > 1 {
+                steps[count] = (stride.unsigned_abs(), size);
+                count += 1;
+            }
+        }
+        let steps = &mut steps[..count];
         steps.sort_unstable();
         let mut reach = 0usize;
-        for (stride, size) in steps {
+        for &mut (stride, size) in steps {
             if stride <= reach {
                 return true;
             }

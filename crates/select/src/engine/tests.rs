@@ -1,11 +1,16 @@
 use std::convert::Infallible;
-use std::sync::atomic::AtomicUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use kernelwise_measure::ScriptedClock;
 
+use super::sync::QUEUE;
+use super::table::Table;
 use super::*;
 use crate::belief::Expected;
+use crate::key::Key;
+use crate::learn::{Facts, Rules, Sample};
 
 fn engine(capacity: usize) -> Engine {
     let clock = Arc::new(ScriptedClock::new());
@@ -27,6 +32,7 @@ fn facts(times: &[f64]) -> Vec<Facts> {
 
 fn new_case(name: &str, times: &[f64]) -> NewCase {
     NewCase {
+        likeness: None,
         name: name.to_owned(),
         facts: facts(times),
         barred: vec![false; times.len()],
@@ -177,38 +183,143 @@ fn a_full_queue_learns_or_counts_what_it_drops() {
     assert_eq!(learned.tally(0).unwrap().samples(), QUEUE as u64 + 10);
 }
 
-/// A million choices by two threads while cases come and go.
+/// A million choices by two threads while tables are thrown away: all are counted, and what was timed is learned or
+/// counted as dropped.
 #[test]
 fn two_threads_lose_nothing() {
     const CALLS: u64 = 500_000;
     let engine = Arc::new(engine(1000));
-    let work = |engine: Arc<Engine>| {
+    let sent = Arc::new(AtomicU64::new(0));
+    let work = |engine: Arc<Engine>, sent: Arc<AtomicU64>| {
         for i in 0..CALLS {
             let name = ["a", "b", "c"][i as usize % 3];
             let made = |(): &()| Ok::<_, Infallible>(new_case(name, &[20.0, 30.0]));
             let call = |(): &mut (), seat: &Seat| {
                 let pick = seat.pick().unwrap();
-                if pick.calls > 0 && i % 64 < 3 {
+                if pick.calls > 0 {
+                    sent.fetch_add(1, Ordering::Relaxed);
                     engine.observe(&seat.case, sample(pick, 20.0));
-                    engine.settle();
                 }
             };
             engine.at_seat(Key::of(name), &mut (), made, call).unwrap();
+            if i % 1000 == 0 {
+                engine.settle();
+            }
             if i == CALLS / 2 {
                 engine.renew();
             }
         }
     };
     let threads = [0, 1].map(|_| {
-        let engine = Arc::clone(&engine);
-        thread::spawn(move || work(engine))
+        let (engine, sent) = (Arc::clone(&engine), Arc::clone(&sent));
+        thread::spawn(move || work(engine, sent))
     });
     // To the very end: a thread adds what it counted when its own tables go.
     for thread in threads {
         thread.join().unwrap();
     }
-    let calls: u64 = engine.cases().iter().map(|case| case.calls()).sum();
+    while engine.is_behind() {
+        engine.settle();
+    }
+    let cases = engine.cases();
+    let calls: u64 = cases.iter().map(|case| case.calls()).sum();
     assert_eq!(calls, 2 * CALLS);
+    let samples = |case: &Arc<Case>| {
+        let learned = engine.learned(case);
+        let of = |i| learned.tally(i).map_or(0, |tally| tally.samples());
+        of(0) + of(1)
+    };
+    let learned: u64 = cases.iter().map(samples).sum();
+    let sent = sent.load(Ordering::Relaxed);
+    assert!(sent > CALLS / 8);
+    assert_eq!(learned + engine.losses().0, sent);
+}
+
+#[test]
+fn a_table_finds_what_was_put_in_and_nothing_else() {
+    let engine = engine(10);
+    let case = Arc::clone(&seat(&engine, "one", &[1.0]).case);
+    let mut table = Table::of(1, 0);
+    assert!(table.get(Key::of("one")).is_none());
+    // All of them at one case, whose key they then have when the table grows.
+    table.insert(case.key, Seat::new(Arc::clone(&case)));
+    let case_of = |name: &str| Arc::clone(&seat(&engine, name, &[1.0]).case);
+    let names: Vec<String> = (0..5000).map(|i| format!("case {i}")).collect();
+    for name in &names {
+        table.insert(Key::of(name.as_str()), Seat::new(case_of(name)));
+    }
+    assert_eq!(table.seats().count(), 5001);
+    for name in &names {
+        let seat = table.get(Key::of(name.as_str())).unwrap();
+        assert_eq!(seat.case.name, *name);
+        assert!(table.get(Key::of(&format!("not {name}"))).is_none());
+    }
+}
+
+/// What is counted in a few bits goes on where they end.
+#[test]
+fn timed_calls_are_counted_beyond_their_bits() {
+    let engine = engine(10);
+    let seat = seat(&engine, "one", &[1e6]);
+    for call in 1..600_000 {
+        assert_eq!(seat.pick().unwrap().calls, 1);
+        assert_eq!(seat.timed_calls(), call);
+    }
+    let case = Arc::clone(&seat.case);
+    drop(seat);
+    assert_eq!(case.calls(), 599_999);
+}
+
+/// The first call of a trial may be what shows that a kernel is broken: the second does not go to it.
+#[test]
+fn a_trial_ends_when_who_is_tried_is_barred() {
+    let engine = engine(10);
+    let seat = seat(&engine, "one", &[1000.0, 900.0]);
+    let mut tried = None;
+    for _ in 0..100 {
+        let pick = seat.pick().unwrap();
+        if pick.candidate != 1 && pick.calls == 0 {
+            tried = Some(pick.candidate);
+            break;
+        }
+        engine.observe(&seat.case, sample(pick, 1000.0));
+        engine.settle();
+    }
+    assert_eq!(tried, Some(0));
+    engine.bar(&seat.case, 0, true);
+    let next = seat.pick().unwrap();
+    assert_eq!((next.candidate, next.trial), (1, None));
+}
+
+/// A case that is met only within the calls of another keeps its seat as well.
+#[test]
+fn seats_taken_within_a_call_are_kept() {
+    let engine = engine(1000);
+    let timed = |name: &str, body: &dyn Fn()| {
+        let made = |(): &()| Ok::<_, Infallible>(new_case(name, &[1.0]));
+        let call = |(): &mut (), seat: &Seat| {
+            body();
+            seat.pick().unwrap();
+            seat.timed_calls()
+        };
+        engine.at_seat(Key::of(name), &mut (), made, call).unwrap()
+    };
+    timed("outer", &|| {});
+    for round in 0..3 {
+        timed("outer", &|| {
+            // Also while the table is in use.
+            assert_eq!(timed("inner", &|| {}), 2 * round + 1);
+            assert_eq!(timed("inner", &|| {}), 2 * round + 2);
+        });
+    }
+    assert_eq!(timed("inner", &|| {}), 7);
+    // More of them than can wait at a time.
+    for call in 1..=2 {
+        for number in 0..200 {
+            let name = format!("inner {number}");
+            timed("outer", &|| assert_eq!(timed(&name, &|| {}), call));
+        }
+    }
 }
 
 /// Calls within calls, of known cases and of new ones, at several engines.

@@ -492,6 +492,15 @@ impl<'a> TensorViewMut<'a> {
         })
     }
 
+    /// The same tensor for a while, as `&mut *reference` is the same reference.
+    #[inline]
+    pub fn reborrow(&mut self) -> TensorViewMut<'_> {
+        TensorViewMut {
+            memory: self.memory,
+            borrow: PhantomData,
+        }
+    }
+
     /// The same tensor for reading, while nobody writes.
     pub fn as_view(&self) -> TensorView<'_> {
         TensorView {
