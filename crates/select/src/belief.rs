@@ -127,6 +127,13 @@ pub struct Belief {
 }
 
 impl Belief {
+    /// Of something that nothing is known of.
+    pub(crate) const NOTHING: Self = Self {
+        mean: 0.0,
+        sd: f64::INFINITY,
+        weight: 0.0,
+    };
+
     /// What follows from an expectation and measurements: the one weighs by its precision, the others by theirs.
     pub fn of(expected: Expected, tally: &Tally) -> Self {
         let Some(measured) = tally.mean() else {

@@ -47,7 +47,8 @@ impl Budget {
         first_runs: f64::INFINITY,
     };
 
-    pub(crate) fn check(&self) -> Result<(), InvalidBudget> {
+    /// Whether both are numbers from zero up.
+    pub fn check(&self) -> Result<(), InvalidBudget> {
         for (what, value) in [("share", self.share), ("first_runs", self.first_runs)] {
             if !value.is_finite() || value < 0.0 {
                 return Err(InvalidBudget { what, value });

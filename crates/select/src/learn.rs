@@ -233,6 +233,11 @@ impl Learned {
         }
     }
 
+    /// What a model says of a candidate.
+    pub fn modelled(&self, candidate: usize) -> Option<Expected> {
+        self.tracks.get(candidate)?.facts.modelled
+    }
+
     /// What was measured of a candidate.
     pub fn tally(&self, candidate: usize) -> Option<&Tally> {
         self.tracks.get(candidate).map(|track| &track.tally)
@@ -501,7 +506,7 @@ impl Learned {
     /// What is believed of a candidate.
     fn belief(&self, number: usize) -> Belief {
         let track = &self.tracks[number];
-        let expected = track.facts.modelled.or(track.facts.expected);
+        let expected = track.facts.expected.or(track.facts.modelled);
         let expected = expected.unwrap_or_else(|| {
             let open = self.tracks.iter().filter(|track| !track.barred);
             let means = open.filter_map(|track| track.tally.mean());

@@ -54,16 +54,22 @@
 pub mod belief;
 pub mod budget;
 mod engine;
+pub mod experience;
+mod explore;
 pub mod key;
+mod kinds;
 pub mod learn;
+pub mod own;
 pub mod policy;
+pub mod problem;
 mod selector;
 mod statistics;
+pub mod stream;
 
 pub use budget::Budget;
 pub use policy::{Policy, Weights};
 pub use selector::{
-    BuildError, Builder, Mode, Plan, Quarantine, ReportError, RunError, SelectError, Selector,
-    Ticket, UnknownMode, Went,
+    BuildError, Builder, CalibrateError, Ended, Measured, Mode, Plan, Progress, Quarantine,
+    RaceOptions, ReportError, RunError, SelectError, Selector, Ticket, UnknownMode, Went,
 };
 pub use statistics::{Quality, Statistics};

@@ -213,6 +213,7 @@ impl Policy {
         let servable = if timed.is_empty() { &open } else { &timed };
         let time = |i: usize| contenders[i].belief.expected();
         let reason = match timed.is_empty() {
+            true if open.iter().all(|i| contenders[*i].modelled.is_some()) => Reason::Modelled,
             true => Reason::Default,
             false => Reason::Best,
         };

@@ -5,6 +5,7 @@
 //! else than the reference does not run again in this version, and the reference serves the call in its place.
 
 mod builder;
+mod calibrate;
 mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,10 +28,16 @@ use crate::belief::{Belief, Expected};
 use crate::budget::Ledger;
 use crate::engine::{Case, Engine, NewCase, Seat, lock};
 use crate::key::Key;
+use crate::kinds::Likeness;
 use crate::learn::{Event, Facts, Learned, Sample};
+use crate::own::Registry;
+use crate::problem::{Problem, kind};
 use crate::statistics::{Slowdowns, Statistics};
 
 pub use builder::{BuildError, Builder, Mode, UnknownMode};
+use calibrate::Turns;
+pub use calibrate::{CalibrateError, Ended, Measured, Progress, RaceOptions};
+pub(crate) use run::panic_words;
 pub use run::{Plan, RunError};
 
 /// How far off an expectation from the roofline may be, in ln t: a factor of e.
@@ -129,21 +136,23 @@ impl Drop for Selector {
             // A learner that panicked has nothing left to say.
             let _ = learner.join();
         }
-        self.shared.engine.settle();
+        self.shared.engine.take_in();
     }
 }
 
-struct Shared {
-    engine: Engine,
+pub(crate) struct Shared {
+    pub(crate) engine: Engine,
     host: ArcSwap<Host>,
     /// For those who change the host, one at a time.
     kernels: Mutex<Vec<Arc<dyn HostKernel>>>,
     calibration: Option<Calibration>,
     numerics: Numerics,
-    mode: Mode,
-    forced: BTreeMap<String, String>,
-    verify_one_in: u32,
+    pub(crate) mode: Mode,
+    pub(crate) forced: BTreeMap<String, String>,
+    pub(crate) verify_one_in: u32,
     quarantined: Mutex<BTreeMap<(KernelId, u32), Quarantine>>,
+    /// Operations of the user's own.
+    pub(crate) own: Registry,
     /// Results that were held against the reference, and how long that took.
     verified: AtomicU64,
     verification_ns: AtomicU64,
@@ -151,6 +160,8 @@ struct Shared {
     proven: Mutex<BTreeSet<(KernelId, u32)>>,
     /// The largest alignment that any kernel asks for, in bytes.
     alignment: AtomicUsize,
+    /// For calibrations, which would slow each other down.
+    turns: Turns,
     stop: AtomicBool,
 }
 
@@ -333,19 +344,11 @@ impl Selector {
 
     /// Learns from all that was reported so far, and returns how many samples that were.
     pub fn settle(&self) -> usize {
-        let mut all = 0;
-        // Those that keep coming in meanwhile are for the next time.
-        for _ in 0..PATIENCE {
-            if !self.shared.engine.is_behind() {
-                break;
-            }
-            match self.shared.engine.settle() {
-                // Another thread is at it.
-                0 => std::thread::yield_now(),
-                taken => all += taken,
-            }
-        }
-        all
+        self.shared.settle()
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Adds a kernel; it takes part from the next call on.
@@ -421,17 +424,22 @@ impl Selector {
         let mut popular: BTreeMap<KernelId, u64> = BTreeMap::new();
         for case in &cases {
             let learned = self.shared.engine.learned(case);
-            let (Some(host), Some(choice)) = (case.host(), learned.choice()) else {
+            let Some(choice) = learned.choice() else {
                 continue;
             };
-            let id = host.entries[choice.serves].kernel.spec().id.clone();
-            *popular.entry(id).or_default() += case.calls();
+            let (operation, candidates) = match (case.host(), case.own_operation()) {
+                (Some(host), _) => {
+                    let id = host.entries[choice.serves].kernel.spec().id.clone();
+                    *popular.entry(id).or_default() += case.calls();
+                    (host.workload.operation().to_string(), host.entries.len())
+                }
+                (None, Some((name, variants))) => (name.to_owned(), variants),
+                (None, None) => continue,
+            };
             let measured = |i: usize| learned.tally(i).and_then(|tally| tally.mean());
-            let others =
-                (0..host.entries.len()).filter(|i| *i != choice.serves && !learned.is_barred(*i));
+            let others = (0..candidates).filter(|i| *i != choice.serves && !learned.is_barred(*i));
             let best = others.filter_map(measured).min_by(f64::total_cmp);
             if let (Some(serves), Some(other)) = (measured(choice.serves), best) {
-                let operation = host.workload.operation().to_string();
                 let list = slowdowns.entry(operation).or_default();
                 list.push((serves - other).max(0.0));
             }
@@ -449,7 +457,7 @@ impl Selector {
             trials_excess_ns: ledger.spent_ns(),
             verified: self.shared.verified.load(Ordering::Relaxed),
             verification_ns: self.shared.verification_ns.load(Ordering::Relaxed),
-            quarantined: lock(&self.shared.quarantined).len(),
+            quarantined: lock(&self.shared.quarantined).len() + self.shared.own.quarantined(),
             samples_dropped,
             workloads_evicted,
             quality: quality.collect(),
@@ -469,20 +477,34 @@ impl Selector {
 }
 
 /// What is known of a candidate's time.
-fn estimate(learned: &Learned, candidate: usize, belief: &Belief, expected: &Estimate) -> Estimate {
+pub(crate) fn estimate(
+    learned: &Learned,
+    candidate: usize,
+    belief: &Belief,
+    expected: &Estimate,
+) -> Estimate {
     /// Of a normal distribution, 90 % lie within so many standard deviations.
     const NINETY: f64 = 1.645;
+    let nanos = |y: f64| Nanos::new(y.exp()).ok();
+    let interval = |mean: f64, sd: f64| {
+        let ends = nanos(mean - NINETY * sd).zip(nanos(mean + NINETY * sd));
+        ends.and_then(|(low, high)| Interval::new(low, high).ok())
+    };
     let samples = learned.tally(candidate).map_or(0, |tally| tally.samples());
     if samples == 0 {
-        return expected.clone();
+        let modelled = learned.modelled(candidate).and_then(|modelled| {
+            Some(Estimate::Modelled {
+                time_ns: nanos(modelled.mean)?,
+                interval_ns: interval(modelled.mean, modelled.sd)?,
+                model: "trees on workloads alike".to_owned(),
+            })
+        });
+        return modelled.unwrap_or_else(|| expected.clone());
     }
-    let nanos = |y: f64| Nanos::new(y.exp()).ok();
-    let reach = NINETY * belief.sd;
-    let ends = nanos(belief.mean - reach).zip(nanos(belief.mean + reach));
     match nanos(belief.mean) {
         Some(time_ns) => Estimate::Measured {
             time_ns,
-            interval_ns: ends.and_then(|(low, high)| Interval::new(low, high).ok()),
+            interval_ns: interval(belief.mean, belief.sd),
             samples,
         },
         None => Estimate::Unknown,
@@ -496,6 +518,12 @@ impl Case {
 }
 
 impl Entry {
+    /// The same for the same kernel, version and parameters on every workload of a kind.
+    fn arm(&self) -> String {
+        let spec = self.kernel.spec();
+        format!("{} {} {}", spec.id, spec.version, self.params)
+    }
+
     fn candidate(&self) -> Candidate {
         Candidate {
             kernel: self.kernel.spec().id.clone(),
@@ -505,6 +533,22 @@ impl Entry {
 }
 
 impl Shared {
+    pub(crate) fn settle(&self) -> usize {
+        let mut all = 0;
+        // Those that keep coming in meanwhile are for the next time.
+        for _ in 0..PATIENCE {
+            if !self.engine.is_behind() {
+                break;
+            }
+            match self.engine.settle() {
+                // Another thread is at it.
+                0 => std::thread::yield_now(),
+                taken => all += taken,
+            }
+        }
+        all
+    }
+
     fn terms<'a>(&self, host: &'a Host) -> Terms<'a> {
         Terms {
             numerics: self.numerics,
@@ -597,8 +641,14 @@ impl Shared {
             .iter()
             .map(|entry| self.facts(entry, workload, &host));
         let facts = facts.collect();
+        let likeness = Likeness {
+            kind: kind(workload),
+            problem: Problem::of(workload),
+            arms: entries.iter().map(Entry::arm).collect(),
+        };
         Ok(NewCase {
             name: workload.to_string(),
+            likeness: Some(likeness),
             facts,
             barred,
             payload: Box::new(HostCase {

@@ -574,3 +574,67 @@ fn statistics_come_from_what_was_measured() {
     let excess = statistics.trials_excess_ns;
     assert!((statistics.served_ns + excess - total as f64).abs() < 0.2 * total as f64);
 }
+
+/// Two kernels, of which the first wins on small copies and the second on large ones.
+#[test]
+fn a_workload_that_was_never_run_is_expected_to_be_like_others() {
+    let clock = Arc::new(ScriptedClock::new());
+    let sized = |name: &str, fixed: u64, each: u64| -> Arc<dyn HostKernel> {
+        let clock = Arc::clone(&clock);
+        let kernel = OwnKernel::new(spec(name), move |call, _, _| {
+            let (_, inputs, outputs) = call.parts();
+            let from = inputs[0].as_slice::<f32>()?;
+            clock.advance(fixed + each * from.len() as u64);
+            outputs[0].as_mut_slice::<f32>()?.copy_from_slice(from);
+            Ok(())
+        });
+        Arc::new(kernel)
+    };
+    let kernels = vec![sized(NAMES[0], 1_000, 100), sized(NAMES[1], 20_000, 10)];
+    let selector = Selector::builder(machine(), kernels)
+        .clock(Arc::clone(&clock) as _)
+        .budget(Budget {
+            share: 0.2,
+            ..Budget::default()
+        })
+        .background(false)
+        .build()
+        .unwrap();
+    let workload = |size: usize| -> Workload { format!("copy f32 {size}").parse().unwrap() };
+    for i in 0..80 {
+        let size = 10 + (i * 37) % 80 * 12;
+        let (from, mut to) = (vec![1f32; size], vec![0f32; size]);
+        let shape = size.to_string();
+        for _ in 0..8 {
+            let inputs = [TensorView::contiguous(&from, shape.parse().unwrap()).unwrap()];
+            let mut outputs = [TensorViewMut::contiguous(&mut to, shape.parse().unwrap()).unwrap()];
+            let workload = workload(size);
+            let mut call = Call::new(&workload, &inputs, &mut outputs).unwrap();
+            selector.run(&mut call).unwrap();
+            selector.settle();
+        }
+    }
+    for (size, best) in [(55, 0), (101, 0), (605, 1), (911, 1)] {
+        let decision = selector.explain(&workload(size)).unwrap();
+        assert_eq!(
+            decision.chosen.candidate.kernel,
+            id(NAMES[best]),
+            "at {size}"
+        );
+        assert_eq!(decision.reason, Reason::Modelled);
+        let Estimate::Modelled {
+            time_ns,
+            interval_ns,
+            ..
+        } = &decision.chosen.estimate
+        else {
+            panic!("{:?}", decision.chosen.estimate);
+        };
+        let truth = [1_000 + 100 * size, 20_000 + 10 * size][best] as f64;
+        assert!(
+            (time_ns.get() / truth).ln().abs() < 0.3,
+            "{time_ns:?} for {truth}"
+        );
+        assert!(interval_ns.low() < interval_ns.high());
+    }
+}

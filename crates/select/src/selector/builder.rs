@@ -11,10 +11,11 @@ use kernelwise_backend::{DuplicateKernel, Host, HostKernel};
 use kernelwise_measure::{Clock, ClockFacts, TscClock};
 use kernelwise_types::{Calibration, Machine, Numerics};
 
-use super::{Selector, Shared, most_aligned};
+use super::{Selector, Shared, Turns, most_aligned};
 use crate::budget::{Budget, InvalidBudget};
 use crate::engine::Engine;
 use crate::learn::Rules;
+use crate::own::Registry;
 use crate::policy::{InvalidPolicy, Policy};
 
 /// What is done with what calls teach.
@@ -92,6 +93,7 @@ pub struct Builder {
     capacity: usize,
     verify_one_in: u32,
     background: bool,
+    calibrations: usize,
 }
 
 impl Builder {
@@ -202,6 +204,13 @@ impl Builder {
         self
     }
 
+    /// How many calls of [`Selector::calibrate`] measure at once; others wait. One by default, and at the least.
+    #[must_use]
+    pub fn calibrations_at_once(mut self, calibrations: usize) -> Self {
+        self.calibrations = calibrations;
+        self
+    }
+
     /// Makes it.
     pub fn build(self) -> Result<Selector, BuildError> {
         self.rules.policy.check()?;
@@ -233,9 +242,11 @@ impl Builder {
             forced: self.forced,
             verify_one_in: self.verify_one_in,
             quarantined: Mutex::default(),
+            own: Registry::default(),
             verified: AtomicU64::new(0),
             verification_ns: AtomicU64::new(0),
             proven: Mutex::default(),
+            turns: Turns::new(self.calibrations),
             stop: AtomicBool::new(false),
         });
         let learner = match self.background && self.mode != Mode::Frozen {
@@ -272,6 +283,7 @@ impl Selector {
             capacity: 100_000,
             verify_one_in: 256,
             background: true,
+            calibrations: 1,
         }
     }
 }

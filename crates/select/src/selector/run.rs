@@ -1,5 +1,6 @@
 //! One call: who computes it, whether the result is right, how long it took.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -180,8 +181,7 @@ impl Shared {
         if state == CHECKED && !sampled {
             return false;
         }
-        let took = self.verification_ns.load(Ordering::Relaxed) as f64;
-        if took <= VERIFICATION_SHARE * self.engine.served_ns() {
+        if self.has_time_to_verify() {
             return true;
         }
         if state != UNCHECKED {
@@ -193,6 +193,18 @@ impl Shared {
             entry.checked.store(PROVEN_ELSEWHERE, Ordering::Relaxed);
         }
         !proven
+    }
+
+    /// Whether comparing with the reference has taken little of the time served so far.
+    pub(crate) fn has_time_to_verify(&self) -> bool {
+        let took = self.verification_ns.load(Ordering::Relaxed) as f64;
+        took <= VERIFICATION_SHARE * self.engine.served_ns()
+    }
+
+    /// Takes note of a comparison, and how long it took beside the call.
+    pub(crate) fn verified(&self, took_ns: u64) {
+        self.verified.fetch_add(1, Ordering::Relaxed);
+        self.verification_ns.fetch_add(took_ns, Ordering::Relaxed);
     }
 
     fn quick(
@@ -274,9 +286,7 @@ impl Shared {
                 let took = self.engine.clock.now().saturating_sub(start);
                 let wrong = wrong(call, spec.numerics, &expected)?;
                 let all = self.engine.clock.now().saturating_sub(began);
-                let beside = all.saturating_sub(took);
-                self.verified.fetch_add(1, Ordering::Relaxed);
-                self.verification_ns.fetch_add(beside, Ordering::Relaxed);
+                self.verified(all.saturating_sub(took));
                 let first = entry.checked.load(Ordering::Relaxed) != CHECKED;
                 let timed = pick.calls > 0 && self.mode != Mode::Frozen;
                 if wrong.is_none() && first && timed && !updates(call.workload()) {
@@ -316,8 +326,12 @@ impl Shared {
         self.quick(seat, entry, pick, call)
     }
 
-    /// Puts the reference's result where the call wants it.
-    fn give(&self, call: &mut Call<'_, '_>, expected: &[Tensor]) -> Result<(), RunError> {
+    /// Puts these where the call wants its results: the reference's, for instance.
+    pub(super) fn give(
+        &self,
+        call: &mut Call<'_, '_>,
+        expected: &[Tensor],
+    ) -> Result<(), RunError> {
         let outputs = call.outputs();
         if outputs.len() != expected.len() {
             // A kernel put other tensors in the place of the caller's.
@@ -330,7 +344,7 @@ impl Shared {
     }
 
     /// What the reference makes of the call, in memory of its own.
-    fn expected(
+    pub(super) fn expected(
         &self,
         reference: &dyn HostKernel,
         call: &mut Call<'_, '_>,
@@ -370,7 +384,7 @@ enum Ran {
 const VERIFICATION_SHARE: f64 = 0.01;
 
 /// What kept a kernel from computing a call.
-enum Failure {
+pub(super) enum Failure {
     /// The call itself.
     Callers(Fault),
     /// The machine: no memory, for instance.
@@ -380,7 +394,7 @@ enum Failure {
 }
 
 /// Runs a kernel; a panic is a failure like others.
-fn attempt(entry: &Entry, call: &mut Call<'_, '_>) -> Result<(), Failure> {
+pub(super) fn attempt(entry: &Entry, call: &mut Call<'_, '_>) -> Result<(), Failure> {
     let Entry {
         kernel, setting, ..
     } = entry;
@@ -398,13 +412,15 @@ fn attempt(entry: &Entry, call: &mut Call<'_, '_>) -> Result<(), Failure> {
             Blame::Device => Failure::Machines(fault),
             Blame::Kernel => Failure::Kernels(fault.to_string()),
         }),
-        Err(panic) => {
-            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            let words = text.unwrap_or_else(|| "without words".to_owned());
-            Err(Failure::Kernels(format!("panicked: {words}")))
-        }
+        Err(panic) => Err(Failure::Kernels(panic_words(&*panic))),
     }
+}
+
+/// What a panic says.
+pub(crate) fn panic_words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("panicked: {}", text.unwrap_or("without words"))
 }
 
 /// The reference in the place of a kernel; `None` where there is none.
@@ -420,7 +436,7 @@ fn updates(workload: &Workload) -> bool {
 }
 
 /// Whether the reference is quick enough, and the result the only right one.
-fn verifiable(workload: &Workload) -> bool {
+pub(super) fn verifiable(workload: &Workload) -> bool {
     let operands = workload.inputs().iter().chain(workload.outputs());
     let elements: u64 = operands
         .map(|operand| operand.shape.elements() as u64)
@@ -430,7 +446,7 @@ fn verifiable(workload: &Workload) -> bool {
 }
 
 /// In what a result differs from what it should be.
-fn wrong(
+pub(super) fn wrong(
     call: &mut Call<'_, '_>,
     numerics: Numerics,
     expected: &[Tensor],

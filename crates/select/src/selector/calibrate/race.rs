@@ -1,0 +1,275 @@
+//! Who is dropped from a race, and when its order is settled.
+//!
+//! A candidate is dropped on the shortest time it was seen to take, beside the shortest of the best: interference only
+//! ever adds time, so the shortest tells most while there are few. After one sample it may take 1.5 times as long, after
+//! three 1.15 times. The two fastest always stay: a best without anybody beside it would be a claim without evidence.
+//!
+//! The order is settled when nobody left is too noisy to be told from the best: each is slower by more than the indifference
+//! zone, or as good within it. Who is slower is not measured further.
+
+use kernelwise_measure::stats::{location, quantile, ratio_interval};
+use kernelwise_measure::{Comparison, Indifference, Verdict};
+use kernelwise_types::Interval;
+use kernelwise_types::units::Nanos;
+
+use super::Ended;
+
+/// Samples a candidate has at the least, and how many times the time of the best it may take then.
+const DROPPED_AT: [(usize, f64); 2] = [(3, 1.15), (1, 1.5)];
+/// Candidates that are never dropped.
+const SURVIVORS: usize = 2;
+/// Of intervals.
+const CONFIDENCE: f64 = 0.9;
+/// How far out 90 % of a normal distribution lies, in standard deviations.
+const Z_90: f64 = 1.645;
+
+/// One candidate in the race.
+#[derive(Debug, Clone)]
+pub(super) struct Lane {
+    /// Its number in the case.
+    pub(super) candidate: usize,
+    /// What it was expected to take before, in nanoseconds.
+    pub(super) expected_ns: Option<f64>,
+    /// Calls of a sample.
+    pub(super) batch: u64,
+    /// The shortest time of a call, in samples and in what led to them.
+    pub(super) least_ns: f64,
+    /// Times of a call, round by round.
+    pub(super) samples_ns: Vec<f64>,
+    /// Why it left the race.
+    pub(super) ended: Option<Ended>,
+    /// Whether its place is known, so that it need not run further.
+    rests: bool,
+}
+
+impl Lane {
+    pub(super) fn new(candidate: usize, expected_ns: Option<f64>, ended: Option<Ended>) -> Self {
+        Self {
+            candidate,
+            expected_ns,
+            batch: 1,
+            least_ns: f64::INFINITY,
+            samples_ns: Vec::new(),
+            ended,
+            rests: false,
+        }
+    }
+
+    /// Whether it takes its turn in the next round.
+    pub(super) fn runs(&self) -> bool {
+        self.is_in() && !self.rests
+    }
+
+    /// Whether it began and was not dropped.
+    fn is_in(&self) -> bool {
+        self.ended.is_none() && !self.samples_ns.is_empty()
+    }
+
+    /// What became of it, once the race is over.
+    pub(super) fn ending(&self) -> Ended {
+        match &self.ended {
+            Some(ended) => ended.clone(),
+            None if self.samples_ns.is_empty() => Ended::NotReached,
+            None => Ended::Finished,
+        }
+    }
+
+    pub(super) fn median_ns(&self) -> Option<Nanos> {
+        Nanos::new(quantile(&self.samples_ns, 0.5)?).ok()
+    }
+
+    /// Between the samples whose ranks lie as far from the middle one as chance takes it nine times in ten.
+    pub(super) fn interval_ns(&self) -> Option<Interval> {
+        let reach = Z_90 * 0.5 / (self.samples_ns.len() as f64).sqrt();
+        let end = |q: f64| Nanos::new(quantile(&self.samples_ns, q)?).ok();
+        Interval::new(end(0.5 - reach)?, end(0.5 + reach)?).ok()
+    }
+
+    /// The samples with those beyond the quartiles brought to them: one disturbed sample is no change of the kernel.
+    pub(super) fn calm_samples(&self) -> Vec<f64> {
+        let quartiles = quantile(&self.samples_ns, 0.25).zip(quantile(&self.samples_ns, 0.75));
+        let Some((low, high)) = quartiles else {
+            return Vec::new();
+        };
+        let samples = self.samples_ns.iter();
+        samples.map(|sample| sample.clamp(low, high)).collect()
+    }
+}
+
+/// How many are in the race.
+pub(super) fn racing(lanes: &[Lane]) -> usize {
+    lanes.iter().filter(|lane| lane.is_in()).count()
+}
+
+/// How many have been measured at all.
+pub(super) fn begun(lanes: &[Lane]) -> usize {
+    let begun = |lane: &&Lane| !lane.samples_ns.is_empty();
+    lanes.iter().filter(begun).count()
+}
+
+/// The shortest time of those in the race.
+fn best_ns(lanes: &[Lane]) -> Option<f64> {
+    let times = lanes.iter().filter(|lane| lane.is_in());
+    times.map(|lane| lane.least_ns).min_by(f64::total_cmp)
+}
+
+/// How many times the best time a candidate is expected to take, if that is more than `most`.
+pub(super) fn hopeless(lanes: &[Lane], number: usize, most: f64) -> Option<f64> {
+    let times = lanes[number].expected_ns? / best_ns(lanes)?;
+    (times > most).then_some(times)
+}
+
+/// Drops who is behind, the slowest first, while more than two are left.
+pub(super) fn drop_behind(lanes: &mut [Lane]) {
+    let Some(best) = best_ns(lanes).filter(|best| *best > 0.0) else {
+        return;
+    };
+    let mut order: Vec<usize> = (0..lanes.len()).filter(|i| lanes[*i].is_in()).collect();
+    order.sort_by(|a, b| lanes[*b].least_ns.total_cmp(&lanes[*a].least_ns));
+    let droppable = order.len().saturating_sub(SURVIVORS);
+    for number in order.into_iter().take(droppable) {
+        let lane = &mut lanes[number];
+        let times = lane.least_ns / best;
+        let rule = DROPPED_AT
+            .iter()
+            .find(|(samples, _)| lane.samples_ns.len() >= *samples);
+        if rule.is_some_and(|(_, most)| times > *most) {
+            lane.ended = Some(Ended::Behind { times });
+        }
+    }
+}
+
+/// Whether the order is looked at before this round. Resampling takes longer than a round of short kernels, so it is done less
+/// and less often.
+pub(super) fn is_time_to_judge(round: usize) -> bool {
+    const FIRST: usize = kernelwise_measure::stats::MIN_SAMPLES;
+    let mut at = FIRST;
+    while at < round {
+        at += at / 3;
+    }
+    at == round
+}
+
+/// Whether it is known who is best and who is as good. Those that are slower rest from now on.
+pub(super) fn is_settled(lanes: &mut [Lane], zone: Indifference, seed: u64) -> bool {
+    let place = |lane: &Lane| location(&lane.samples_ns).unwrap_or(f64::INFINITY);
+    let running: Vec<usize> = (0..lanes.len()).filter(|i| lanes[*i].runs()).collect();
+    let best = running.iter().copied();
+    let Some(best) = best.min_by(|a, b| place(&lanes[*a]).total_cmp(&place(&lanes[*b]))) else {
+        return true;
+    };
+    let mut settled = true;
+    let mut slower = Vec::new();
+    for &other in running.iter().filter(|other| **other != best) {
+        let (a, b) = (&lanes[other].samples_ns, &lanes[best].samples_ns);
+        let interval = ratio_interval(a, b, CONFIDENCE, seed);
+        let verdict = interval.map(|interval| Comparison::new(interval, zone).verdict);
+        match verdict {
+            Some(Verdict::Slower) => slower.push(other),
+            Some(Verdict::Tie) => {}
+            // Faster than the best cannot be; noise can.
+            Some(Verdict::Faster | Verdict::TooNoisy) | None => settled = false,
+        }
+    }
+    for other in slower {
+        lanes[other].rests = true;
+    }
+    settled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(candidate: usize, samples: &[f64]) -> Lane {
+        Lane {
+            samples_ns: samples.to_vec(),
+            least_ns: samples.iter().copied().fold(f64::INFINITY, f64::min),
+            ..Lane::new(candidate, None, None)
+        }
+    }
+
+    fn left(lanes: &[Lane]) -> Vec<usize> {
+        let is_in = lanes.iter().filter(|lane| lane.is_in());
+        is_in.map(|lane| lane.candidate).collect()
+    }
+
+    #[test]
+    fn who_is_behind_is_dropped_by_the_samples_it_has() {
+        let mut lanes: Vec<Lane> = [100.0, 120.0, 149.0, 151.0]
+            .iter()
+            .enumerate()
+            .map(|(i, time)| lane(i, &[*time]))
+            .collect();
+        drop_behind(&mut lanes);
+        assert_eq!(left(&lanes), [0, 1, 2]);
+        assert_eq!(lanes[3].ending(), Ended::Behind { times: 1.51 });
+        // The shortest of three counts: one of them was disturbed.
+        lanes[1] = lane(1, &[114.0, 900.0, 120.0]);
+        lanes[2] = lane(2, &[149.0, 116.0, 149.0]);
+        drop_behind(&mut lanes);
+        assert_eq!(left(&lanes), [0, 1]);
+    }
+
+    #[test]
+    fn two_always_stay() {
+        let mut lanes = vec![
+            lane(0, &[900.0]),
+            lane(1, &[100.0]),
+            lane(2, &[700.0]),
+            lane(3, &[]),
+        ];
+        drop_behind(&mut lanes);
+        assert_eq!(left(&lanes), [1, 2]);
+        drop_behind(&mut lanes);
+        assert_eq!(left(&lanes), [1, 2]);
+        assert_eq!(lanes[3].ending(), Ended::NotReached);
+    }
+
+    #[test]
+    fn a_settled_order_is_ties_and_differences() {
+        let zone = Indifference::default();
+        let steady = |time: f64| [time; 9];
+        let mut lanes = vec![
+            lane(0, &steady(100.0)),
+            lane(1, &steady(101.0)),
+            lane(2, &steady(110.0)),
+        ];
+        assert!(is_settled(&mut lanes, zone, 1));
+        assert!(lanes[1].runs() && !lanes[2].runs() && lanes[2].is_in());
+        // Nine samples that scatter around the edge of the zone tell nothing.
+        let wild: Vec<f64> = (0..9).map(|i| 95.0 + 3.0 * f64::from(i)).collect();
+        lanes[1] = lane(1, &wild);
+        assert!(!is_settled(&mut lanes, zone, 1));
+        // Neither do eight.
+        lanes[1] = lane(1, &[150.0; 8]);
+        assert!(!is_settled(&mut lanes, zone, 1));
+    }
+
+    #[test]
+    fn the_order_is_judged_less_and_less_often() {
+        let judged: Vec<usize> = (0..60).filter(|round| is_time_to_judge(*round)).collect();
+        assert_eq!(judged, [9, 12, 16, 21, 28, 37, 49]);
+    }
+
+    #[test]
+    fn medians_have_intervals_from_three_samples_on() {
+        let few = lane(0, &[3.0, 1.0]);
+        assert_eq!(
+            (few.median_ns().unwrap().get(), few.interval_ns()),
+            (2.0, None)
+        );
+        let many: Vec<f64> = (1..=101).map(f64::from).collect();
+        let interval = lane(0, &many).interval_ns().unwrap();
+        let (low, high) = (interval.low().get(), interval.high().get());
+        // 1.645 times half the root of 101 is 8.3 % of the ranks.
+        assert!((low - 42.8).abs() < 0.1 && (high - 59.2).abs() < 0.1);
+        assert_eq!(lane(0, &[]).median_ns(), None);
+    }
+
+    #[test]
+    fn what_is_learned_has_no_spikes() {
+        let calm = lane(0, &[10.0, 11.0, 12.0, 13.0, 9000.0]).calm_samples();
+        assert_eq!(calm, [11.0, 11.0, 12.0, 13.0, 13.0]);
+    }
+}
