@@ -31,6 +31,7 @@
 //! ```
 
 mod bench;
+mod choices;
 mod contest;
 mod entrant;
 mod figures;
@@ -43,6 +44,10 @@ mod shapes;
 mod standings;
 
 pub use bench::{Bench, BenchError, Options};
+pub use choices::{
+    Choices, ChoicesOptions, ChoicesProgress, Chosen, Preference, Score, Scores, ShapeChoices,
+    choices, static_rule, tiny_shapes,
+};
 pub use figures::{
     Conditions, Doubt, Figures, Outcome, RefusedKernel, RivalFact, ShapeFigures, SkippedShape,
     Source, Standing, Times,

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use kernelwise_bench::Options as BenchOptions;
+use kernelwise_bench::{ChoicesOptions, Options as BenchOptions};
 use kernelwise_probe::calibrate::CalibrateOptions;
+use kernelwise_select::Policy;
 use kernelwise_types::{DType, Technique};
 
 /// Which implementation of an operation is fastest for this input, on this machine, right now?
@@ -51,6 +52,9 @@ pub(crate) enum Command {
     /// Show on scripted kernels how learning behaves
     #[command(subcommand)]
     Demo(Demo),
+    /// Play recorded times back to the learner, and say how well it would have chosen
+    #[command(subcommand)]
+    Replay(Replay),
     /// Race kernels against each other and against other libraries
     #[command(subcommand)]
     Bench(Bench),
@@ -147,7 +151,52 @@ pub(crate) enum Bench {
     Ops(BenchOps),
     /// What a choice costs, beside a lock around a map
     Select(BenchSelect),
+    /// How good the choices of a calibrated selector are, beside a rule written by hand and the best there is
+    Choices(BenchChoices),
 }
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = CHOICES_NOTES)]
+pub(crate) struct BenchChoices {
+    /// Only shapes of this operation, such as `matmul` or `reduce.sum`; may be repeated
+    #[arg(long, value_name = "OPERATION")]
+    pub(crate) op: Vec<String>,
+
+    /// A file of shapes besides the small ones that are built in: one workload per line, or DeepBench's lists
+    /// of products and convolutions; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) shapes: Vec<PathBuf>,
+
+    /// Only so many shapes, drawn from all
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: Option<u64>,
+
+    /// Seconds for each shape; those expected to take longer are skipped
+    #[arg(long, value_name = "SECONDS", default_value_t = ChoicesOptions::default().budget.as_secs_f64(), value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) max_seconds_per_shape: f64,
+
+    /// Seconds the calibration of the machine before it may take
+    #[arg(long, value_name = "SECONDS", default_value_t = CalibrateOptions::default().budget.as_secs_f64(), value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) calibration_budget: f64,
+
+    /// Allow results of reduced precision
+    #[arg(long)]
+    pub(crate) allow_reduced: bool,
+
+    /// Seed of the order in which kernels are registered, of inputs and of orders
+    #[arg(long, default_value_t = ChoicesOptions::default().seed)]
+    pub(crate) seed: u64,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+// One paragraph: clap breaks it where the terminal ends.
+const CHOICES_NOTES: &str = "\
+A selector is calibrated on every shape. A judge then measures all candidates again; the fastest is the oracle. \
+Goals: 95 % of the choices within 5 % of the oracle, a geometric slowdown of 1.03 at the most, and no worse than the rule. \
+`judge's first half` is what noise alone costs: the fastest of its first rounds, on the times of the others.";
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct BenchSelect {
@@ -155,6 +204,49 @@ pub(crate) struct BenchSelect {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 }
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Replay {
+    /// Times of convolution algorithms: one row per problem, a column `ms_…` per algorithm
+    FindDb(ReplayFindDb),
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = REPLAY_NOTES)]
+pub(crate) struct ReplayFindDb {
+    /// The record, comma-separated, plain or compressed by gzip
+    pub(crate) file: PathBuf,
+
+    /// How choices are made
+    #[arg(long, default_value = "bandit", value_parser = PossibleValuesParser::new(Policy::NAMES))]
+    pub(crate) policy: String,
+
+    /// Share of the time served that further runs may take
+    #[arg(long, default_value_t = 0.1)]
+    pub(crate) budget: f64,
+
+    /// Seed of the order, the noise and the models
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Only so many problems
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: Option<u32>,
+
+    /// Scatter of the times the learner sees: the standard deviation of ln t. With any, one run in 200 is
+    /// disturbed besides
+    #[arg(long, default_value_t = 0.0)]
+    pub(crate) noise: f64,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+const REPLAY_NOTES: &str = "\
+Every problem comes once, in a random order. The learner sees what it is like and the times of what it
+chooses to run. Beside it: the same with a fifth of the budget, the best fixed order of preference in
+hindsight, a tuner that runs everything once per bucket of sizes, and the best there is.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Demo {

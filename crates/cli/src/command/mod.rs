@@ -1,11 +1,12 @@
 //! One file per verb.
 
-use crate::args::{Args, Bench, Command, Demo};
+use crate::args::{Args, Bench, Command, Demo, Replay};
 use crate::exit::Failure;
 
 mod asked;
 mod bench;
 mod calibration;
+mod choices;
 mod cost;
 mod demo;
 mod doctor;
@@ -15,6 +16,7 @@ mod hits;
 mod kernels;
 mod learn;
 mod probe;
+mod replay;
 mod watch;
 
 /// Does what was asked for.
@@ -29,8 +31,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Select(asked) => explain::select(&asked),
         Command::Explain(asked) => explain::explain(&asked),
         Command::Demo(Demo::Drift(drift)) => demo::drift(&drift),
+        Command::Replay(Replay::FindDb(record)) => replay::find_db(&record),
         Command::Bench(Bench::Ops(ops)) => bench::run(&ops),
         Command::Bench(Bench::Select(select)) => hits::run(&select),
+        Command::Bench(Bench::Choices(asked)) => choices::run(&asked),
         Command::Completions { shell } => generated::completions(shell),
         Command::Man => generated::man(),
     }

@@ -1,0 +1,106 @@
+//! `bench choices`, run as users run it, on few shapes and for a short time.
+#![allow(clippy::unwrap_used)] // what fails to unwrap fails the test
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn run(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kernelwise"))
+        .args(["bench", "choices", "--calibration-budget", "0.5"])
+        .args(words)
+        .env_remove("KERNELWISE_LOG")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn choosers_are_held_against_the_oracle() {
+    let output = run(&[
+        "--op",
+        "matmul",
+        "--op",
+        "softmax",
+        "--limit",
+        "4",
+        "--max-seconds-per-shape",
+        "0.3",
+        "--seed",
+        "3",
+        "--format",
+        "json",
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let figures: Value = serde_json::from_str(text(&output.stdout)).unwrap();
+    assert_eq!(figures["schema"], "kernelwise.bench_choices/1");
+    assert_eq!((&figures["seed"], &figures["interrupted"]), (&3.into(), &false.into()));
+    let shapes = figures["shapes"].as_array().unwrap();
+    let skipped = figures["skipped"].as_array().unwrap();
+    assert_eq!(shapes.len() + skipped.len(), 4);
+    assert!(!shapes.is_empty());
+    for shape in shapes {
+        let name = shape["workload"].as_str().unwrap();
+        assert!(name.starts_with("matmul") || name.starts_with("softmax"), "{name}");
+        assert!(shape["candidates"].as_u64().unwrap() >= 2, "{name}");
+        let oracle_ns = shape["oracle"]["time_ns"].as_f64().unwrap();
+        assert_eq!(shape["oracle"]["slowdown"], 1.0);
+        for chooser in ["selector", "static_rule"] {
+            let chosen = &shape[chooser];
+            let time_ns = chosen["time_ns"].as_f64().unwrap();
+            assert!(time_ns >= oracle_ns, "{name}: {chooser}");
+            let slowdown = chosen["slowdown"].as_f64().unwrap();
+            assert!((slowdown - time_ns / oracle_ns).abs() < 1e-9);
+            assert!(chosen["kernel"].as_str().unwrap().starts_with("cpu-"));
+            assert!(chosen["parameters"].is_string());
+        }
+    }
+    for chooser in ["selector", "static_rule"] {
+        let score = &figures["overall"][chooser];
+        assert_eq!(score["shapes"].as_u64().unwrap() as usize, shapes.len());
+        assert!((0.0..=1.0).contains(&score["share_within_5pct"].as_f64().unwrap()));
+        let (geo, worst) = (&score["geo_slowdown"], &score["worst_slowdown"]);
+        assert!(1.0 <= geo.as_f64().unwrap() && geo.as_f64() <= worst.as_f64());
+    }
+    for field in ["calibration_s", "judge_s", "budget_per_shape_s"] {
+        assert!(figures[field].as_f64().unwrap() > 0.0, "{field}");
+    }
+}
+
+#[test]
+fn files_of_shapes_are_read_and_long_shapes_skipped() {
+    let folder = std::env::temp_dir().join(format!("kernelwise-choices-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("list.csv");
+    std::fs::write(&file, "set,7,9,5,false,true\nset,30000,3000,3000,false,false\n").unwrap();
+    let output = run(&[
+        "--shapes",
+        file.to_str().unwrap(),
+        "--op",
+        "matmul",
+        "--max-seconds-per-shape",
+        "0.05",
+    ]);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    assert!(table.contains("matmul f32 7x5x9 tb"), "{table}");
+    assert!(table.contains("skipped: matmul f32 30000x3000x3000 would take"), "{table}");
+    for words in ["rule by hand", "single best kernel", "judge's first half", "all shapes"] {
+        assert!(table.contains(words), "{words}: {table}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_told() {
+    let unknown = run(&["--op", "matmull"]);
+    assert_eq!(unknown.status.code(), Some(4));
+    assert!(text(&unknown.stderr).contains("matmul"), "{}", text(&unknown.stderr));
+    let missing = run(&["--shapes", "nowhere.csv"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).contains("nowhere.csv"));
+}
