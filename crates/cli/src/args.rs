@@ -307,7 +307,7 @@ pub(crate) struct Explain {
 
 const EXPLAIN_NOTES: &str = "\
 The machine is calibrated, then the input is computed again and again on drawn data, as by a program that uses the selector. \
-KERNELWISE_FORCE=operation=kernel forces a kernel.";
+KERNELWISE_FORCE=operation=kernel forces a kernel; KERNELWISE_MODE=frozen|shadow learns nothing, or does not follow it.";
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = BENCH_NOTES)]

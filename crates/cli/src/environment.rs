@@ -21,6 +21,10 @@ pub(crate) const VARIABLES: &[(&str, &str)] = &[
         "KERNELWISE_FORCE",
         "operation=kernel that `select` and `explain` have to choose",
     ),
+    (
+        "KERNELWISE_MODE",
+        "learn (default), frozen (nothing is learned) or shadow (learned, not followed)",
+    ),
 ];
 
 /// Sends log messages to standard error.

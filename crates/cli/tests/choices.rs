@@ -38,14 +38,20 @@ fn choosers_are_held_against_the_oracle() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let figures: Value = serde_json::from_str(text(&output.stdout)).unwrap();
     assert_eq!(figures["schema"], "kernelwise.bench_choices/1");
-    assert_eq!((&figures["seed"], &figures["interrupted"]), (&3.into(), &false.into()));
+    assert_eq!(
+        (&figures["seed"], &figures["interrupted"]),
+        (&3.into(), &false.into())
+    );
     let shapes = figures["shapes"].as_array().unwrap();
     let skipped = figures["skipped"].as_array().unwrap();
     assert_eq!(shapes.len() + skipped.len(), 4);
     assert!(!shapes.is_empty());
     for shape in shapes {
         let name = shape["workload"].as_str().unwrap();
-        assert!(name.starts_with("matmul") || name.starts_with("softmax"), "{name}");
+        assert!(
+            name.starts_with("matmul") || name.starts_with("softmax"),
+            "{name}"
+        );
         assert!(shape["candidates"].as_u64().unwrap() >= 2, "{name}");
         let oracle_ns = shape["oracle"]["time_ns"].as_f64().unwrap();
         assert_eq!(shape["oracle"]["slowdown"], 1.0);
@@ -76,7 +82,11 @@ fn files_of_shapes_are_read_and_long_shapes_skipped() {
     let folder = std::env::temp_dir().join(format!("kernelwise-choices-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join("list.csv");
-    std::fs::write(&file, "set,7,9,5,false,true\nset,30000,3000,3000,false,false\n").unwrap();
+    std::fs::write(
+        &file,
+        "set,7,9,5,false,true\nset,30000,3000,3000,false,false\n",
+    )
+    .unwrap();
     let output = run(&[
         "--shapes",
         file.to_str().unwrap(),
@@ -89,8 +99,16 @@ fn files_of_shapes_are_read_and_long_shapes_skipped() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
     assert!(table.contains("matmul f32 7x5x9 tb"), "{table}");
-    assert!(table.contains("skipped: matmul f32 30000x3000x3000 would take"), "{table}");
-    for words in ["rule by hand", "single best kernel", "judge's first half", "all shapes"] {
+    assert!(
+        table.contains("skipped: matmul f32 30000x3000x3000 would take"),
+        "{table}"
+    );
+    for words in [
+        "rule by hand",
+        "single best kernel",
+        "judge's first half",
+        "all shapes",
+    ] {
         assert!(table.contains(words), "{words}: {table}");
     }
 }
@@ -99,7 +117,11 @@ fn files_of_shapes_are_read_and_long_shapes_skipped() {
 fn what_is_not_there_is_told() {
     let unknown = run(&["--op", "matmull"]);
     assert_eq!(unknown.status.code(), Some(4));
-    assert!(text(&unknown.stderr).contains("matmul"), "{}", text(&unknown.stderr));
+    assert!(
+        text(&unknown.stderr).contains("matmul"),
+        "{}",
+        text(&unknown.stderr)
+    );
     let missing = run(&["--shapes", "nowhere.csv"]);
     assert_eq!(missing.status.code(), Some(1));
     assert!(text(&missing.stderr).contains("nowhere.csv"));

@@ -168,6 +168,7 @@ mod tests {
         let nothing = Facts {
             expected: None,
             modelled: None,
+            hinted: 0.0,
             workspace: 0,
             efficiency: None,
         };

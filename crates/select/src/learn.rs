@@ -9,6 +9,10 @@
 //! machine under all kernels. A sum of such distances (CUSUM) tells change from noise. Then the next call goes to the
 //! runner-up. If that one is slower by as much, the machine changed: that is kept apart from what is known of the kernels, and
 //! nobody is replaced. If it is not, the kernel changed: what was known of it counts no more, and the choice is made anew.
+//!
+//! What made it slow may pass: another program that took its processors, for one who runs on many threads. So it is asked again
+//! after a second, and if it is still slow after two, four and so on. Once it is what it was, all that was known of it counts
+//! again.
 
 use rand::Rng;
 
@@ -45,6 +49,9 @@ const SETTLED: f64 = 3.0;
 const CALLS_OF_A_TRIAL: f64 = 2.0;
 /// Samples after which a trial that nobody told the time of is given up.
 const PATIENCE: u32 = 64;
+/// After how long a candidate that became slower is asked again for the first time, and at the latest, in nanoseconds.
+const FIRST_RETRY_NS: u64 = 1_000_000_000;
+const LAST_RETRY_NS: u64 = 3600 * FIRST_RETRY_NS;
 /// Share of a call's time that timing it may take on average.
 const TIMING_SHARE: f64 = 0.01;
 /// At least one call in so many is timed: what is seldom looked at changes unnoticed.
@@ -57,6 +64,9 @@ pub struct Facts {
     pub expected: Option<Expected>,
     /// What a trained model says.
     pub modelled: Option<Expected>,
+    /// How it compares with the others on this workload by what their authors say, in ln t from anywhere; counts where nothing
+    /// better is known.
+    pub hinted: f64,
     /// Scratch memory it needs, in bytes.
     pub workspace: u64,
     /// Share of the roofline it is said to reach, where known.
@@ -71,6 +81,17 @@ struct Track {
     slower: Cusum,
     faster: Cusum,
     barred: bool,
+    /// If it became slower: when it is asked whether it still is.
+    retry: Option<Retry>,
+}
+
+/// A candidate that became slower.
+#[derive(Debug, Clone, Copy)]
+struct Retry {
+    /// What was known of it before.
+    before: Tally,
+    due_ns: u64,
+    wait_ns: u64,
 }
 
 /// A one-sided cumulative sum, with what was known when it began to rise and the samples at its top: those before may
@@ -194,6 +215,7 @@ impl Learned {
             slower: Cusum::default(),
             faster: Cusum::default(),
             barred: false,
+            retry: None,
         };
         let mut learned = Self {
             tracks: facts.into_iter().map(track).collect(),
@@ -336,15 +358,17 @@ impl Learned {
             }
         }
         let suspected = self.suspect;
-        self.watch(number, y - self.machine, &mut events);
         let y = y - self.machine;
+        if !self.recovered(number, y, sample.at_ns, &mut events) {
+            self.watch(number, y, sample.at_ns, &mut events);
+        }
         self.tracks[number].tally.push(y);
         if let (Some(suspect), None) = (self.suspect, suspected)
             && !self.ask(suspect.witness, true, rules, ledger)
         {
             // Asking would cost too much: believe what is seen.
             self.suspect = None;
-            self.believe(suspect.candidate, &mut events);
+            self.believe(suspect.candidate, sample.at_ns, &mut events);
         }
         self.decide(rules);
         let after = self.choice.map(|choice| choice.serves);
@@ -354,7 +378,7 @@ impl Learned {
             events.push(Event::Switched { from, to });
         }
         if self.trial.is_none()
-            && let Some(candidate) = self.next_trial(rules, random)
+            && let Some(candidate) = self.next_trial(rules, sample.at_ns, random)
         {
             let free = matches!(rules.policy, Policy::Exhaustive { .. });
             let rules = Rules {
@@ -369,8 +393,35 @@ impl Learned {
         events
     }
 
+    /// Whether this sample shows that a candidate which became slower is what it was. If not, it is asked again later.
+    fn recovered(&mut self, number: usize, y: f64, at_ns: u64, events: &mut Vec<Event>) -> bool {
+        let track = &mut self.tracks[number];
+        let Some(retry) = &mut track.retry else {
+            return false;
+        };
+        let Some((then, now)) = retry.before.mean().zip(track.tally.mean()) else {
+            track.retry = None;
+            return false;
+        };
+        if y <= (then + now) / 2.0 {
+            track.tally = retry.before;
+            track.retry = None;
+            (track.slower, track.faster) = Default::default();
+            events.push(Event::Changed {
+                candidate: number,
+                factor: (then - now).exp(),
+            });
+            return true;
+        }
+        if at_ns >= retry.due_ns {
+            retry.wait_ns = (2 * retry.wait_ns).min(LAST_RETRY_NS);
+            retry.due_ns = at_ns.saturating_add(retry.wait_ns);
+        }
+        false
+    }
+
     /// Whether this sample shows that something changed.
-    fn watch(&mut self, number: usize, y: f64, events: &mut Vec<Event>) {
+    fn watch(&mut self, number: usize, y: f64, at_ns: u64, events: &mut Vec<Event>) {
         let track = &mut self.tracks[number];
         let Some(usual) = track.tally.mean() else {
             return;
@@ -392,7 +443,7 @@ impl Learned {
                     factor: suspect.by.exp(),
                 });
             } else {
-                self.believe(suspect.candidate, events);
+                self.believe(suspect.candidate, at_ns, events);
             }
             return;
         }
@@ -446,14 +497,19 @@ impl Learned {
                 });
             }
             // Nobody can tell.
-            _ => self.believe(number, events),
+            _ => self.believe(number, at_ns, events),
         }
     }
 
     /// Takes what a candidate did lately for what it does from now on.
-    fn believe(&mut self, number: usize, events: &mut Vec<Event>) {
+    fn believe(&mut self, number: usize, at_ns: u64, events: &mut Vec<Event>) {
         let track = &mut self.tracks[number];
         let factor = track.slower.by().exp();
+        track.retry = Some(Retry {
+            before: track.slower.before,
+            due_ns: at_ns.saturating_add(FIRST_RETRY_NS),
+            wait_ns: FIRST_RETRY_NS,
+        });
         track.tally = track.slower.since();
         (track.slower, track.faster) = Default::default();
         events.push(Event::Changed {
@@ -508,11 +564,12 @@ impl Learned {
         let track = &self.tracks[number];
         let expected = track.facts.expected.or(track.facts.modelled);
         let expected = expected.unwrap_or_else(|| {
+            // Like those that ran, but for what is said of them.
             let open = self.tracks.iter().filter(|track| !track.barred);
-            let means = open.filter_map(|track| track.tally.mean());
+            let means = open.filter_map(|track| Some(track.tally.mean()? - track.facts.hinted));
             let (sum, count) = means.fold((0.0, 0.0), |(sum, n), mean| (sum + mean, n + 1.0));
             Expected {
-                mean: sum / f64::max(count, 1.0),
+                mean: sum / f64::max(count, 1.0) + track.facts.hinted,
                 sd: UNKNOWN_SD,
             }
         });
@@ -544,13 +601,21 @@ impl Learned {
     }
 
     /// Whom to try next, if anybody is worth it.
-    fn next_trial(&self, rules: &Rules, random: &mut impl Rng) -> Option<usize> {
+    fn next_trial(&self, rules: &Rules, at_ns: u64, random: &mut impl Rng) -> Option<usize> {
         let serves = self.choice?.serves;
         let open = || (0..self.tracks.len()).filter(|i| *i != serves && !self.tracks[*i].barred);
         if let Policy::Exhaustive { samples } = rules.policy {
             let fewest = open().min_by_key(|i| self.tracks[*i].tally.samples())?;
             let wanting = self.tracks[fewest].tally.samples() < u64::from(samples);
             return wanting.then_some(fewest);
+        }
+        let is_due = |i: &usize| {
+            self.tracks[*i]
+                .retry
+                .is_some_and(|retry| retry.due_ns <= at_ns)
+        };
+        if let Some(due) = open().find(is_due) {
+            return Some(due);
         }
         // Thompson: each candidate is as fast as a draw from what is believed of it; the fastest is tried.
         let mut draw = |i: usize| {

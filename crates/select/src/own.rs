@@ -162,9 +162,9 @@ impl Case {
     }
 
     /// The user's operation it belongs to, and how many variants that has.
-    pub(crate) fn own_operation(&self) -> Option<(&str, usize)> {
+    pub(crate) fn own_operation(&self) -> Option<(&str, &[String])> {
         let own = self.own()?;
-        Some((&own.of.name, own.of.variants.len()))
+        Some((&own.of.name, &own.of.variants))
     }
 }
 
@@ -177,6 +177,7 @@ impl Registered {
         let facts = Facts {
             expected: None,
             modelled: None,
+            hinted: 0.0,
             workspace: 0,
             efficiency: None,
         };

@@ -4,6 +4,7 @@
 //! that nothing is assumed of inputs that only look alike. A kernel that fails, panics or computes something
 //! else than the reference does not run again in this version, and the reference serves the call in its place.
 
+mod assumed;
 mod builder;
 mod calibrate;
 mod run;
@@ -146,6 +147,8 @@ pub(crate) struct Shared {
     /// For those who change the host, one at a time.
     kernels: Mutex<Vec<Arc<dyn HostKernel>>>,
     calibration: Option<Calibration>,
+    /// For hints, where there is no calibration.
+    assumed: Calibration,
     numerics: Numerics,
     pub(crate) mode: Mode,
     pub(crate) forced: BTreeMap<String, String>,
@@ -421,37 +424,49 @@ impl Selector {
         let (samples_dropped, workloads_evicted) = self.shared.engine.losses();
         let cases = self.shared.engine.cases();
         let mut slowdowns: BTreeMap<String, Slowdowns> = BTreeMap::new();
+        let mut by_kernel: BTreeMap<String, Slowdowns> = BTreeMap::new();
         let mut popular: BTreeMap<KernelId, u64> = BTreeMap::new();
         for case in &cases {
             let learned = self.shared.engine.learned(case);
             let Some(choice) = learned.choice() else {
                 continue;
             };
-            let (operation, candidates) = match (case.host(), case.own_operation()) {
+            let (operation, kernel, candidates) = match (case.host(), case.own_operation()) {
                 (Some(host), _) => {
                     let id = host.entries[choice.serves].kernel.spec().id.clone();
+                    let kernel = id.to_string();
                     *popular.entry(id).or_default() += case.calls();
-                    (host.workload.operation().to_string(), host.entries.len())
+                    let operation = host.workload.operation().to_string();
+                    (operation, kernel, host.entries.len())
                 }
-                (None, Some((name, variants))) => (name.to_owned(), variants),
+                (None, Some((name, variants))) => {
+                    let variant = variants.get(choice.serves).map_or("", String::as_str);
+                    (name.to_owned(), format!("{name}={variant}"), variants.len())
+                }
                 (None, None) => continue,
             };
             let measured = |i: usize| learned.tally(i).and_then(|tally| tally.mean());
             let others = (0..candidates).filter(|i| *i != choice.serves && !learned.is_barred(*i));
             let best = others.filter_map(measured).min_by(f64::total_cmp);
             if let (Some(serves), Some(other)) = (measured(choice.serves), best) {
-                let list = slowdowns.entry(operation).or_default();
-                list.push((serves - other).max(0.0));
+                let behind = (serves - other).max(0.0);
+                slowdowns.entry(operation).or_default().push(behind);
+                by_kernel.entry(kernel).or_default().push(behind);
             }
         }
         let mut popular: Vec<(KernelId, u64)> = popular.into_iter().collect();
         popular.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        let quality = slowdowns
-            .into_iter()
-            .filter_map(|(operation, list)| Some((operation, list.quality()?)));
+        let quality = |lists: BTreeMap<String, Slowdowns>| {
+            let known = lists.into_iter();
+            let known = known.filter_map(|(name, list)| Some((name, list.quality()?)));
+            known.collect()
+        };
+        let calls: u64 = cases.iter().map(|case| case.calls()).sum();
         Statistics {
             workloads: cases.len(),
-            calls: cases.iter().map(|case| case.calls()).sum(),
+            calls,
+            // The first call of each was none.
+            hits: calls.saturating_sub(cases.len() as u64),
             trials: ledger.trials(),
             served_ns: ledger.served_ns(),
             trials_excess_ns: ledger.spent_ns(),
@@ -460,7 +475,8 @@ impl Selector {
             quarantined: lock(&self.shared.quarantined).len() + self.shared.own.quarantined(),
             samples_dropped,
             workloads_evicted,
-            quality: quality.collect(),
+            quality: quality(slowdowns),
+            quality_by_kernel: quality(by_kernel),
             popular,
         }
     }
@@ -696,12 +712,21 @@ impl Shared {
         let bound = self.calibration.as_ref().and_then(|calibration| {
             prior::roofline(workload, threads, host.machine(), calibration)
         });
+        let on_assumed = prior::estimate(
+            entry.kernel.as_ref(),
+            workload,
+            &entry.setting,
+            host.machine(),
+            &self.assumed,
+        );
+        let hinted_ns = on_assumed.time().map_or(1.0, |time| time.get().max(0.01));
         Facts {
             expected: expected_ns.map(|time_ns| Expected {
                 mean: time_ns.ln(),
                 sd: EXPECTED_SD,
             }),
             modelled: None,
+            hinted: hinted_ns.ln(),
             workspace: entry.kernel.workspace(workload, &entry.setting).0,
             efficiency: bound
                 .zip(expected_ns)
@@ -730,6 +755,8 @@ impl Shared {
     fn quarantine(&self, entry: &Entry, workload: &str, evidence: &str) {
         let spec = entry.kernel.spec();
         tracing::warn!(kernel = %spec.id, workload, evidence, "quarantined");
+        metrics::counter!("kernelwise_quarantines_total", "kernel" => spec.id.to_string())
+            .increment(1);
         let quarantine = Quarantine {
             kernel: spec.id.clone(),
             version: spec.version,

@@ -12,6 +12,8 @@ pub struct Statistics {
     pub workloads: usize,
     /// Calls of theirs. A thread adds its own every few hundred calls and when it ends.
     pub calls: u64,
+    /// Those whose workload was known already.
+    pub hits: u64,
     /// Calls that were trials.
     pub trials: u64,
     /// Time of all calls, those that were not timed taken as long as those that were.
@@ -30,6 +32,8 @@ pub struct Statistics {
     pub workloads_evicted: u64,
     /// How good the choices are, by operation; only of workloads whose choice has a measured alternative.
     pub quality: BTreeMap<String, Quality>,
+    /// The same by who serves.
+    pub quality_by_kernel: BTreeMap<String, Quality>,
     /// Calls of the workloads that each kernel serves now, most first, then by name.
     pub popular: Vec<(KernelId, u64)>,
 }
@@ -41,9 +45,16 @@ pub struct Quality {
     pub workloads: usize,
     /// Geometric mean of the time of who serves over that of the fastest measured.
     pub slowdown: f64,
+    /// Where that lies nine times in ten for workloads like these; `None` of a single one.
+    pub slowdown_interval: Option<[f64; 2]>,
     /// Share whose choice is at most 5 % slower than the fastest measured.
     pub share_within_5pct: f64,
+    /// The same for it.
+    pub share_interval: [f64; 2],
 }
+
+/// Of a normal distribution, 90 % lie within so many standard deviations.
+const NINETY: f64 = 1.645;
 
 /// Slowdowns of one operation, to be summed up.
 #[derive(Debug, Default)]
@@ -58,15 +69,29 @@ impl Slowdowns {
     }
 
     pub(crate) fn quality(&self) -> Option<Quality> {
-        let count = self.logarithms.len();
-        let mean = self.logarithms.iter().sum::<f64>() / count as f64;
+        let (workloads, count) = (self.logarithms.len(), self.logarithms.len() as f64);
+        let mean = self.logarithms.iter().sum::<f64>() / count;
         let within = self.logarithms.iter().filter(|ln| **ln <= 1.05f64.ln());
-        (count > 0).then(|| Quality {
-            workloads: count,
+        let share = within.count() as f64 / count;
+        let squares = self.logarithms.iter().map(|ln| (ln - mean) * (ln - mean));
+        let deviation = (squares.sum::<f64>() / (count - 1.0) / count).sqrt();
+        let ends = [-NINETY, NINETY].map(|z| (mean + z * deviation).exp().max(1.0));
+        (workloads > 0).then(|| Quality {
+            workloads,
             slowdown: mean.exp(),
-            share_within_5pct: within.count() as f64 / count as f64,
+            slowdown_interval: (workloads > 1).then_some(ends),
+            share_within_5pct: share,
+            share_interval: share_interval(share, count),
         })
     }
+}
+
+/// Where the share lies that so many were drawn from (Wilson's interval).
+fn share_interval(share: f64, count: f64) -> [f64; 2] {
+    let z = NINETY * NINETY / count;
+    let middle = share + z / 2.0;
+    let reach = NINETY * ((share * (1.0 - share) + z / 4.0) / count).sqrt();
+    [middle - reach, middle + reach].map(|end| (end / (1.0 + z)).clamp(0.0, 1.0))
 }
 
 #[cfg(test)]
@@ -83,5 +108,18 @@ mod tests {
         let quality = slowdowns.quality().unwrap();
         assert_eq!((quality.workloads, quality.share_within_5pct), (4, 0.75));
         assert!((quality.slowdown - (1.04f64 * 1.2).powf(0.25)).abs() < 1e-12);
+        let [low, high] = quality.slowdown_interval.unwrap();
+        assert!(low >= 1.0 && low < quality.slowdown && quality.slowdown < high && high < 1.2);
+        // Three of four: Wilson's interval at 90 %.
+        let [low, high] = quality.share_interval;
+        assert!(
+            (low - 0.356).abs() < 0.001 && (high - 0.942).abs() < 0.001,
+            "{low} {high}"
+        );
+        let mut one = Slowdowns::default();
+        one.push(0.0);
+        let one = one.quality().unwrap();
+        assert_eq!((one.slowdown_interval, one.slowdown), (None, 1.0));
+        assert!(one.share_interval[0] < 0.5 && one.share_interval[1] == 1.0);
     }
 }

@@ -1,11 +1,12 @@
 //! The selector as its users meet it, on kernels whose times a scripted clock tells.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use kernelwise_backend::{Call, Fault, HostKernel, OwnKernel};
+use kernelwise_backend::{Call, Fault, Hint, HostKernel, OwnKernel};
 use kernelwise_measure::ScriptedClock;
 use kernelwise_select::{
     Budget, BuildError, Builder, Mode, Policy, ReportError, RunError, SelectError, Selector,
@@ -15,6 +16,7 @@ use kernelwise_types::{
     Estimate, KernelId, KernelSpec, Machine, Needs, Numerics, Reason, Technique, TensorView,
     TensorViewMut, Workload,
 };
+use metrics::{KeyName, Metadata, SharedString, Unit};
 
 fn machine() -> Machine {
     static MACHINE: OnceLock<Machine> = OnceLock::new();
@@ -637,4 +639,97 @@ fn a_workload_that_was_never_run_is_expected_to_be_like_others() {
         );
         assert!(interval_ns.low() < interval_ns.high());
     }
+}
+
+/// Without a calibration there is no time to expect, and still an order.
+#[test]
+fn who_is_said_to_be_better_is_served_first_where_nothing_is_known() {
+    let clock = Arc::new(ScriptedClock::new());
+    let hinted = |name: &str, percent: u8| -> Arc<dyn HostKernel> {
+        let kernel = OwnKernel::new(spec(name), |call, _, _| {
+            let (_, inputs, outputs) = call.parts();
+            outputs[0]
+                .as_mut_slice::<f32>()?
+                .copy_from_slice(inputs[0].as_slice()?);
+            Ok(())
+        });
+        Arc::new(kernel.with_hint(Hint::percent(percent)))
+    };
+    for (percents, best) in [([20, 80, 40], 1), ([80, 20, 40], 0), ([20, 40, 80], 2)] {
+        let kernels = NAMES.into_iter().zip(percents);
+        let kernels = kernels
+            .map(|(name, percent)| hinted(name, percent))
+            .collect();
+        let selector = Selector::builder(machine(), kernels)
+            .clock(Arc::clone(&clock) as _)
+            .background(false)
+            .build()
+            .unwrap();
+        let decision = selector.explain(&"copy f32 1000".parse().unwrap()).unwrap();
+        assert_eq!(decision.chosen.candidate.kernel, id(NAMES[best]));
+        // What is assumed is told to nobody.
+        assert_eq!(decision.chosen.estimate, Estimate::Unknown);
+    }
+}
+
+/// Counts what it is told, by name and labels.
+#[derive(Debug, Default)]
+struct Counters(Arc<Mutex<BTreeMap<String, u64>>>);
+
+struct Counting(Arc<Mutex<BTreeMap<String, u64>>>, String);
+
+impl metrics::CounterFn for Counting {
+    fn increment(&self, value: u64) {
+        *self.0.lock().unwrap().entry(self.1.clone()).or_default() += value;
+    }
+
+    fn absolute(&self, _: u64) {}
+}
+
+impl metrics::Recorder for Counters {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &metrics::Key, _: &Metadata<'_>) -> metrics::Counter {
+        let labels = key
+            .labels()
+            .map(|label| format!(" {}={}", label.key(), label.value()));
+        let name = format!("{}{}", key.name(), labels.collect::<String>());
+        metrics::Counter::from_arc(Arc::new(Counting(Arc::clone(&self.0), name)))
+    }
+
+    fn register_gauge(&self, _: &metrics::Key, _: &Metadata<'_>) -> metrics::Gauge {
+        metrics::Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &metrics::Key, _: &Metadata<'_>) -> metrics::Histogram {
+        metrics::Histogram::noop()
+    }
+}
+
+#[test]
+fn counters_tell_what_was_learned_without_naming_shapes() {
+    let bed = Bed::new(&[9_000, 3_000, 5_000]);
+    let counters = Counters::default();
+    let told = Arc::clone(&counters.0);
+    let statistics = metrics::with_local_recorder(&counters, || {
+        let selector = bed.selector();
+        calls(&selector, 100);
+        bed.behaviours[1].fails.store(true, Ordering::Relaxed);
+        calls(&selector, 20);
+        selector.statistics()
+    });
+    let told = told.lock().unwrap();
+    assert_eq!(told["kernelwise_trials_total"], statistics.trials);
+    let served = told["kernelwise_served_nanoseconds_total"] as f64;
+    assert!((served / statistics.served_ns - 1.0).abs() < 0.01);
+    assert!(told["kernelwise_samples_total"] >= 50 && told["kernelwise_switches_total"] >= 1);
+    let failed = format!("kernelwise_quarantines_total kernel={}", NAMES[1]);
+    assert_eq!(told[&failed], 1);
+    assert!(told.keys().all(|name| !name.contains("f32 4")));
+    assert_eq!(
+        (statistics.workloads, statistics.hits + 1),
+        (1, statistics.calls)
+    );
 }

@@ -78,6 +78,7 @@ fn scene(seed: u64, what: &'static str, slower: impl Fn(usize) -> f64) -> Scene 
     let facts = KERNELS.map(|_| Facts {
         expected,
         modelled: None,
+        hinted: 0.0,
         workspace: 0,
         efficiency: None,
     });

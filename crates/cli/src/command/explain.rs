@@ -114,6 +114,11 @@ fn learned(args: &args::Explain) -> Result<(Workload, Selector, Policy), Failure
         let with = builder.force_from(&forced);
         builder = with.map_err(|error| Failure::Usage(anyhow!("KERNELWISE_FORCE: {error}")))?;
     }
+    if let Ok(mode) = std::env::var("KERNELWISE_MODE") {
+        let mode = mode.parse();
+        builder = builder
+            .mode(mode.map_err(|error| Failure::Usage(anyhow!("KERNELWISE_MODE: {error}")))?);
+    }
     let selector = builder.build()?;
     use_it(&selector, &workload, args)?;
     Ok((workload, selector, policy))

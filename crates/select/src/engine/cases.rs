@@ -445,6 +445,7 @@ impl Engine {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return 0,
         };
+        let before = learning.ledger;
         let (mut taken, mut news) = (0, Vec::new());
         // Those that come in meanwhile are for the next time.
         for _ in 0..QUEUE {
@@ -482,10 +483,14 @@ impl Engine {
         }
         let served = learning.ledger.served_ns() as u64;
         self.served_ns.store(served, Ordering::Relaxed);
+        let after = learning.ledger;
         drop(learning);
-        // Subscribers are anybody's code: nothing is locked when they hear of it.
-        for (case, event) in news {
+        // Subscribers and recorders are anybody's code: nothing is locked when they hear of it.
+        for (case, event) in &news {
             tracing::debug!(case, ?event, "learned");
+        }
+        if taken > 0 {
+            tell(taken, &before, &after, &news);
         }
         taken
     }
@@ -556,5 +561,25 @@ impl Engine {
 
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+}
+
+/// Counts what was learned for those who collect figures. There are no workloads in the labels: a program may have very many.
+fn tell(samples: usize, before: &Ledger, after: &Ledger, news: &[(String, Event)]) {
+    let count = |name: &'static str, by: u64| metrics::counter!(name).increment(by);
+    count("kernelwise_samples_total", samples as u64);
+    count("kernelwise_trials_total", after.trials() - before.trials());
+    let nanos = |after: f64, before: f64| (after - before).max(0.0) as u64;
+    let served = nanos(after.served_ns(), before.served_ns());
+    let excess = nanos(after.spent_ns(), before.spent_ns());
+    count("kernelwise_served_nanoseconds_total", served);
+    count("kernelwise_trials_excess_nanoseconds_total", excess);
+    for (_, event) in news {
+        let name = match event {
+            Event::Switched { .. } => "kernelwise_switches_total",
+            Event::Changed { .. } => "kernelwise_changes_total",
+            Event::Common { .. } => "kernelwise_common_changes_total",
+        };
+        count(name, 1);
     }
 }

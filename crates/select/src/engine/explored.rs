@@ -73,6 +73,7 @@ fn new_case(times: &[f64], payload: u64) -> NewCase {
             sd: 1.0,
         }),
         modelled: None,
+        hinted: 0.0,
         workspace: 0,
         efficiency: None,
     };

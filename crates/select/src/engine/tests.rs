@@ -24,6 +24,7 @@ fn facts(times: &[f64]) -> Vec<Facts> {
             sd: 1.0,
         }),
         modelled: None,
+        hinted: 0.0,
         workspace: 0,
         efficiency: None,
     };

@@ -31,6 +31,7 @@ impl Program {
                 sd: 1.0,
             }),
             modelled: None,
+            hinted: 0.0,
             workspace: 0,
             efficiency: None,
         });
@@ -404,4 +405,43 @@ fn what_is_old_fades() {
     program.calls(1);
     let after = program.learned.tally(0).unwrap().weight();
     assert!((after - 1.0 - before / 2.0).abs() < 0.01);
+}
+
+/// Two threads are faster until another program takes one of their processors, and again when it leaves.
+#[test]
+fn what_was_slow_for_a_while_serves_again() {
+    let mut program = Program::new(Policy::Bandit, &[(1e6, 1e6), (1.6e6, 1.6e6)]);
+    program.calls(200);
+    assert_eq!(program.serves(), 0);
+    program.times[0] = 4e6;
+    program.calls(50);
+    assert_eq!(program.serves(), 1, "left while it is slow");
+    // Ten seconds of it: asked now and then, seldom.
+    let before = program.served.len();
+    program.calls(6_000);
+    assert_eq!(program.serves(), 1);
+    let asked = program.served[before..].iter().filter(|i| **i == 0).count();
+    assert!((1..=8).contains(&asked), "asked {asked} times");
+    program.times[0] = 1e6;
+    program.calls(12_000);
+    assert_eq!(program.serves(), 0, "back when it is what it was");
+    let faster =
+        |event: &Event| matches!(event, Event::Changed { candidate: 0, factor } if *factor < 0.5);
+    assert!(program.events.iter().any(faster));
+}
+
+/// One that stays slow is asked ever more seldom.
+#[test]
+fn what_stays_slow_is_asked_ever_more_seldom() {
+    let mut program = Program::new(Policy::Bandit, &[(1e7, 1e7), (1.6e7, 1.6e7)]);
+    program.calls(200);
+    program.times[0] = 1e8;
+    program.calls(100);
+    let mut asked = Vec::new();
+    for _ in 0..5 {
+        let before = program.served.len();
+        program.calls(4_000);
+        asked.push(program.served[before..].iter().filter(|i| **i == 0).count());
+    }
+    assert!(asked[0] >= 1 && asked[4] <= 1, "{asked:?}");
 }

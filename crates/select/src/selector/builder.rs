@@ -11,6 +11,7 @@ use kernelwise_backend::{DuplicateKernel, Host, HostKernel};
 use kernelwise_measure::{Clock, ClockFacts, TscClock};
 use kernelwise_types::{Calibration, Machine, Numerics};
 
+use super::assumed::assumed;
 use super::{Selector, Shared, Turns, most_aligned};
 use crate::budget::{Budget, InvalidBudget};
 use crate::engine::Engine;
@@ -229,6 +230,7 @@ impl Builder {
             timing_ns: 2.0 * ClockFacts::of(&*clock).cost_ns,
             ..self.rules
         };
+        let assumed = assumed(&self.machine);
         let host = Host::new(self.machine, self.kernels.iter().cloned())?;
         let shadow = self.mode == Mode::Shadow;
         let shared = Arc::new(Shared {
@@ -237,6 +239,7 @@ impl Builder {
             alignment: AtomicUsize::new(most_aligned(&self.kernels)),
             kernels: Mutex::new(self.kernels),
             calibration: self.calibration,
+            assumed,
             numerics: self.numerics,
             mode: self.mode,
             forced: self.forced,
