@@ -47,12 +47,14 @@ pub fn static_rule(workload: &Workload, machine: &Machine) -> Preference {
 
 fn matmul(product: &Matmul) -> Vec<&'static str> {
     let Matmul { batch, m, k, n, .. } = *product;
-    let (steps, largest) = (m * n * k, m.max(n).max(k));
+    let (smallest, largest) = (m.min(n).min(k), m.max(n).max(k));
     match () {
-        () if m.min(n) == 1 => vec!["gemv", "unpacked", "gemm"],
-        () if largest <= 16 => vec!["micro", "unpacked"],
+        // Vectors of instructions are half empty there.
+        () if largest <= 6 => vec!["micro-portable", "micro", "unpacked"],
+        () if largest <= 16 && smallest >= 8 => vec!["micro", "unpacked"],
+        () if m.min(n) == 1 && m.max(n) * k > 1024 => vec!["gemv", "unpacked", "gemm"],
         () if batch > 1 => vec!["batched", "gemm"],
-        () if steps <= 64 * 64 * 64 => vec!["unpacked", "gemm"],
+        () if m * n * k <= 64 * 64 * 64 => vec!["unpacked", "gemm"],
         () if k >= 4096 && m.max(n) <= 64 => vec!["splitk", "gemm", "packed"],
         () => vec!["gemm", "packed"],
     }
@@ -129,9 +131,12 @@ mod tests {
             "cpu-matmul-f32-unpacked-portable",
             "cpu-matmul-f32-unpacked-avx2",
             "cpu-matmul-f32-micro-avx2",
+            "cpu-matmul-f32-micro-portable",
         ];
         for (shape, kernel) in [
             ("matmul f32 8x8x8", "micro-avx2 "),
+            ("matmul f32 4x4x4", "micro-portable "),
+            ("matmul f32 4x16x4", "unpacked-avx2 "),
             ("matmul f32 40x40x40", "unpacked-avx2 "),
             ("matmul f32 100x100x100", "gemm threads=1"),
             ("matmul f32 512x512x512", "gemm threads=2"),
