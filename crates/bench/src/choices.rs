@@ -210,6 +210,8 @@ struct Calibrated<'a> {
     workload: &'a Workload,
     candidates: Vec<Candidate>,
     chosen: Candidate,
+    /// What the selector thinks that takes.
+    time_ns: f64,
 }
 
 impl Calibrated<'_> {
@@ -369,12 +371,17 @@ fn calibrate<'a>(
         return Err("every candidate failed".to_owned());
     }
     let chosen = selector.explain(workload);
-    let chosen = chosen.map_err(|error| error.to_string())?.chosen.candidate;
-    Ok(Calibrated {
+    let chosen = chosen.map_err(|error| error.to_string())?.chosen;
+    let calibrated = Calibrated {
         workload,
         candidates,
-        chosen,
-    })
+        time_ns: chosen.estimate.time().map_or(0.0, |time| time.get()),
+        chosen: chosen.candidate,
+    };
+    match calibrated.place(&calibrated.chosen) {
+        Some(_) => Ok(calibrated),
+        None => Err("the choice could not run".to_owned()),
+    }
 }
 
 /// What makes a candidate the same on other shapes and of other element types: other parameters follow the shape.
@@ -384,11 +391,7 @@ fn across_shapes(candidate: &Candidate) -> (String, Option<u64>) {
 }
 
 /// What every chooser took, with hindsight where that is called for.
-fn figures(
-    shapes: &[&Calibrated<'_>],
-    judged: &[Judged],
-    machine: &Machine,
-) -> Vec<ShapeChoices> {
+fn figures(shapes: &[&Calibrated<'_>], judged: &[Judged], machine: &Machine) -> Vec<ShapeChoices> {
     // Logarithms of slowdowns of each kernel with its threads, by operation.
     let mut totals: BTreeMap<_, BTreeMap<_, Vec<f64>>> = BTreeMap::new();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -485,4 +488,88 @@ fn worst(shapes: &[ShapeChoices]) -> Vec<String> {
         )
     };
     worst.into_iter().take(WORST).map(words).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A text that could not be read would silently not be measured.
+    #[test]
+    fn every_small_shape_can_be_read_and_stands_once() {
+        let shapes = tiny_shapes();
+        assert_eq!(shapes.len(), TINY.len());
+        let different: std::collections::HashSet<&Workload> = shapes.iter().collect();
+        assert_eq!(different.len(), shapes.len());
+    }
+
+    fn shape(text: &str, selector: f64, rule: f64, half: Option<f64>) -> ShapeChoices {
+        let chosen = |slowdown: f64| Chosen {
+            kernel: "cpu-copy-f32-one".to_owned(),
+            parameters: String::new(),
+            time_ns: 100.0 * slowdown,
+            slowdown,
+        };
+        ShapeChoices {
+            workload: text.parse().unwrap(),
+            candidates: 3,
+            judge_rounds: 60,
+            oracle: chosen(1.0),
+            selector: chosen(selector),
+            static_rule: chosen(rule),
+            single_best: None,
+            judge_first_half: half,
+        }
+    }
+
+    #[test]
+    fn scores_are_shares_and_geometric_means() {
+        let shapes = [
+            shape("copy f32 1", 1.0, 4.0, Some(1.0)),
+            shape("copy f32 2", 1.05, 1.0, None),
+            shape("copy f32 3", 1.21, 1.0, Some(1.1)),
+            shape("copy f32 4", 1.5, 1.0, Some(1.0)),
+        ];
+        let scores = scores(&shapes.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(scores.selector.share_within_5pct, 0.5);
+        assert_eq!(scores.selector.worst_slowdown, 1.5);
+        assert!((scores.static_rule.geo_slowdown - 2f64.sqrt()).abs() < 1e-12);
+        // What has no rounds for two halves counts for neither.
+        let halves = scores.judge_first_half.unwrap();
+        assert_eq!((halves.shapes, scores.single_best.is_none()), (3, true));
+        let worst = worst(&shapes);
+        assert_eq!(worst.len(), 2);
+        assert!(worst[0].starts_with("copy f32 4: cpu-copy-f32-one () takes 1.50 times as long"));
+        assert!(super::scores(&[]).is_none());
+    }
+
+    #[test]
+    fn the_single_best_computes_every_shape_of_its_operation() {
+        let machine = kernelwise_probe::machine();
+        let workloads: [Workload; 2] = ["copy f32 1", "copy f32 2"].map(|t| t.parse().unwrap());
+        let candidate = |variant: &str| Candidate {
+            kernel: format!("cpu-copy-f32-{variant}").parse().unwrap(),
+            params: kernelwise_types::Params::new(),
+        };
+        let calibrated = |workload, variants: &[&str]| Calibrated {
+            workload,
+            candidates: variants.iter().map(|variant| candidate(variant)).collect(),
+            chosen: candidate(variants[0]),
+            time_ns: 0.0,
+        };
+        // `quick` is the fastest where it can be, `wide` can always be.
+        let shapes = [
+            calibrated(&workloads[0], &["quick", "wide", "slow"]),
+            calibrated(&workloads[1], &["slow", "wide"]),
+        ];
+        let judged = [
+            Judged::of(&[Some(10.0), Some(20.0), Some(90.0)]),
+            Judged::of(&[Some(80.0), Some(40.0)]),
+        ];
+        let figures = figures(&[&shapes[0], &shapes[1]], &judged, &machine);
+        let single = |i: usize| figures[i].single_best.clone().unwrap();
+        assert_eq!((single(0).slowdown, single(1).slowdown), (2.0, 1.0));
+        assert_eq!(figures[0].oracle.kernel, "cpu-copy-f32-quick");
+        assert_eq!(figures[1].selector.slowdown, 2.0);
+    }
 }

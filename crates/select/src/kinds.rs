@@ -17,6 +17,8 @@ const MOST_KINDS: usize = 512;
 
 /// How far off a model may be about a candidate that never ran on problems like these, in ln t; less with every run.
 const UNFAMILIAR: f64 = 0.5;
+/// How far off it may be at the least: others are others, and a few samples of its own outweigh them.
+const SUREST: f64 = 0.2;
 
 /// What a case is like.
 #[derive(Debug)]
@@ -132,7 +134,7 @@ fn expect(experience: &Experience, problem: ProblemId, arms: &[usize], facts: &m
     for (arm, facts) in arms.iter().zip(facts) {
         if let Some(known) = outlook.get(*arm).copied().flatten() {
             let unfamiliar = UNFAMILIAR / (1.0 + f64::from(known.runs_alike)).sqrt();
-            let sd = known.time.sd.hypot(unfamiliar);
+            let sd = known.time.sd.hypot(unfamiliar).max(SUREST);
             let expected = |mean: f64| Some(Expected { mean, sd });
             facts.modelled = expected(known.time.mean);
             facts.expected = expected(best + known.slowdown);

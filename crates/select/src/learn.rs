@@ -255,6 +255,18 @@ impl Learned {
         }
     }
 
+    /// What the measurements of a candidate say by themselves, on the machine as it is now; `None` without any.
+    pub fn measured(&self, candidate: usize) -> Option<Belief> {
+        let track = self.tracks.get(candidate)?;
+        let mean = track.tally.mean()?;
+        let nothing = Expected { mean, sd: 1e6 };
+        let measured = Belief::of(nothing, &track.tally);
+        Some(Belief {
+            mean: mean + self.machine,
+            ..measured
+        })
+    }
+
     /// What a model says of a candidate.
     pub fn modelled(&self, candidate: usize) -> Option<Expected> {
         self.tracks.get(candidate)?.facts.modelled

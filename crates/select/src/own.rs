@@ -182,7 +182,7 @@ impl Registered {
             efficiency: None,
         };
         NewCase {
-            likeness: None,
+            likeness: Some(features.likeness(&self.name, &self.variants)),
             name: format!("{}: {features}", self.name),
             facts: vec![facts; self.variants.len()],
             barred: barred.collect(),

@@ -25,7 +25,7 @@ use kernelwise_types::{
     Ranked, Reason, Refusal, Technique, Workload,
 };
 
-use crate::belief::{Belief, Expected};
+use crate::belief::Expected;
 use crate::budget::Ledger;
 use crate::engine::{Case, Engine, NewCase, Seat, lock};
 use crate::key::Key;
@@ -321,10 +321,9 @@ impl Selector {
         let learned = self.shared.engine.learned(&case);
         let host = case.host().ok_or_else(|| self.shared.nobody(&case))?;
         let choice = learned.choice().ok_or_else(|| self.shared.nobody(&case))?;
-        let beliefs = learned.beliefs();
         let rank = |i: usize| Ranked {
             candidate: host.entries[i].candidate(),
-            estimate: estimate(&learned, i, &beliefs[i], &host.entries[i].expected),
+            estimate: estimate(&learned, i, &host.entries[i].expected),
         };
         let others = (0..host.entries.len()).filter(|i| *i != choice.serves);
         let alternatives = others.filter(|i| !learned.is_barred(*i)).map(rank);
@@ -493,12 +492,7 @@ impl Selector {
 }
 
 /// What is known of a candidate's time.
-pub(crate) fn estimate(
-    learned: &Learned,
-    candidate: usize,
-    belief: &Belief,
-    expected: &Estimate,
-) -> Estimate {
+pub(crate) fn estimate(learned: &Learned, candidate: usize, expected: &Estimate) -> Estimate {
     /// Of a normal distribution, 90 % lie within so many standard deviations.
     const NINETY: f64 = 1.645;
     let nanos = |y: f64| Nanos::new(y.exp()).ok();
@@ -506,25 +500,25 @@ pub(crate) fn estimate(
         let ends = nanos(mean - NINETY * sd).zip(nanos(mean + NINETY * sd));
         ends.and_then(|(low, high)| Interval::new(low, high).ok())
     };
-    let samples = learned.tally(candidate).map_or(0, |tally| tally.samples());
-    if samples == 0 {
-        let modelled = learned.modelled(candidate).and_then(|modelled| {
-            Some(Estimate::Modelled {
-                time_ns: nanos(modelled.mean)?,
-                interval_ns: interval(modelled.mean, modelled.sd)?,
-                model: "trees on workloads alike".to_owned(),
-            })
-        });
-        return modelled.unwrap_or_else(|| expected.clone());
+    // What was measured is told as measured, whatever else is believed.
+    if let Some(measured) = learned.measured(candidate) {
+        return match nanos(measured.mean) {
+            Some(time_ns) => Estimate::Measured {
+                time_ns,
+                interval_ns: interval(measured.mean, measured.sd),
+                samples: learned.tally(candidate).map_or(0, |tally| tally.samples()),
+            },
+            None => Estimate::Unknown,
+        };
     }
-    match nanos(belief.mean) {
-        Some(time_ns) => Estimate::Measured {
-            time_ns,
-            interval_ns: interval(belief.mean, belief.sd),
-            samples,
-        },
-        None => Estimate::Unknown,
-    }
+    let modelled = learned.modelled(candidate).and_then(|modelled| {
+        Some(Estimate::Modelled {
+            time_ns: nanos(modelled.mean)?,
+            interval_ns: interval(modelled.mean, modelled.sd)?,
+            model: "trees on workloads alike".to_owned(),
+        })
+    });
+    modelled.unwrap_or_else(|| expected.clone())
 }
 
 impl Case {
@@ -825,12 +819,10 @@ fn settings(kernel: &dyn HostKernel, workload: &Workload, machine: &Machine) -> 
     let space = kernel.space(workload, machine);
     let usual = space.default_setting();
     let mut settings = vec![usual];
-    let Ok(params) = space.params(&usual) else {
-        return settings;
-    };
     let axis = space.axes().find(|(name, _)| *name == "threads");
     for threads in axis.map_or(&[][..], |(_, axis)| axis.values()) {
-        let other = params.clone().with("threads", (*threads).into());
+        // What is not named has its default.
+        let other = Params::new().with("threads", (*threads).into());
         let other = other.ok().and_then(|params| space.setting(&params).ok());
         if let Some(other) = other
             && !settings.contains(&other)

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use kernelwise_measure::ScriptedClock;
 use kernelwise_select::own::{CallError, FeatureError, Features, Operation, OperationError};
-use kernelwise_select::{Builder, Mode, Policy, Selector};
+use kernelwise_select::{Budget, Builder, Mode, Policy, Selector};
 use kernelwise_types::{Estimate, Machine, Reason};
 
 fn machine() -> Machine {
@@ -626,4 +626,40 @@ fn many_threads_use_one_operation_while_a_variant_fails() {
     assert_eq!(statistics.calls, 20_000);
     // Each thread may have been in it when the first one failed.
     assert!(panicked.load(Ordering::Relaxed) <= 21 + 4);
+}
+
+#[test]
+fn a_case_that_was_never_met_is_expected_to_be_like_others() {
+    let bed = Bed::new();
+    let budget = Budget {
+        share: 0.2,
+        ..Budget::default()
+    };
+    let selector = bed.builder().budget(budget).build().unwrap();
+    let clock = |ns: fn(u64) -> u64| {
+        let clock = Arc::clone(&bed.clock);
+        move |input: &mut [u32]| {
+            clock.advance(ns(input.len() as u64));
+            input.sort_unstable();
+        }
+    };
+    let sorting = selector
+        .operation("sorting")
+        .features(|input: &[u32]| Features::new().size("length", input.len()))
+        .variant("steady", clock(|n| 2000 + 10 * n))
+        .variant("quadratic", clock(|n| n * n))
+        .build()
+        .unwrap();
+    for length in (4..400).filter(|length| !(20..24).contains(length) && length % 50 != 0) {
+        for _ in 0..6 {
+            sorting.run(&mut unsorted(length)).unwrap();
+            selector.settle();
+        }
+    }
+    // Between the lengths that were met and beyond them.
+    for (length, best) in [(20, "quadratic"), (600, "steady"), (5000, "steady")] {
+        let answer = sorting.explain(&unsorted(length)).unwrap();
+        assert_eq!(answer.chosen.variant, best, "{answer}");
+        assert_eq!(answer.reason, Reason::Modelled, "{answer}");
+    }
 }

@@ -15,8 +15,10 @@ use crate::operands;
 
 /// Share of a shape's time that the judge has.
 const SHARE: f64 = 0.75;
-/// Share of that for the first rounds, in which all take part.
-const HEATS_SHARE: f64 = 0.4;
+/// Share of that for the last race at the least, however long the first rounds took.
+const LAST_SHARE: f64 = 0.25;
+/// Calls up to this length are preceded by one that is not timed: others have used the caches since.
+const LED_IN_NS: f64 = 2e6;
 /// Rounds of all.
 const HEATS: usize = 3;
 /// Most rounds of those near the front.
@@ -37,6 +39,19 @@ pub(super) struct Judged {
 }
 
 impl Judged {
+    /// What is known when these are the times.
+    #[cfg(test)]
+    pub(super) fn of(times_ns: &[Option<f64>]) -> Self {
+        let known = times_ns.iter().enumerate();
+        let known = known.filter_map(|(i, time)| Some((i, (*time)?)));
+        Self {
+            times_ns: times_ns.to_vec(),
+            oracle: fastest(known).unwrap_or(0),
+            rounds: 0,
+            first_half: None,
+        }
+    }
+
     pub(super) fn time_ns(&self, candidate: usize) -> Option<f64> {
         *self.times_ns.get(candidate)?
     }
@@ -84,17 +99,21 @@ pub(super) fn judge(
     let budget = options.budget.mul_f64(SHARE);
     let sampler = Sampler::new(&clock)
         .warm_up(1)
-        .lead_in(1)
+        .lead_in(u32::from(shape.time_ns < LED_IN_NS))
         .seed(options.seed)
         .cancel(cancel);
     let everyone: Vec<usize> = (0..runnable.len()).collect();
     let heats = sampler
         .clone()
         .max_rounds(HEATS)
-        .budget(budget.mul_f64(HEATS_SHARE))
+        .budget(options.budget)
         .run(everyone.iter().map(|i| contender(*i)).collect());
     let short: Vec<Option<f64>> = everyone.iter().map(|i| time_ns(&heats, *i)).collect();
-    let best = short.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+    let best = short
+        .iter()
+        .flatten()
+        .copied()
+        .fold(f64::INFINITY, f64::min);
     let finalist = |i: &usize| {
         // Whom the heats did not reach may be the best.
         wanted.contains(i) || short[*i].is_none_or(|time| time <= NEAR * best)
@@ -103,15 +122,23 @@ pub(super) fn judge(
     let spent = Duration::from_nanos(heats.elapsed_ns);
     let race = sampler
         .max_rounds(ROUNDS)
-        .budget(budget.saturating_sub(spent))
+        .budget(budget.saturating_sub(spent).max(budget.mul_f64(LAST_SHARE)))
         .run(finalists.iter().map(|i| contender(*i)).collect());
     // Nobody is timed by two measures if that can be helped.
     let times_ns = (0..short.len()).map(|i| time_ns(&race, i).or(short[i]));
     let times_ns: Vec<Option<f64>> = times_ns.collect();
-    let oracle = fastest(times_ns.iter().enumerate().filter_map(|(i, t)| Some((i, (*t)?))));
+    let oracle = fastest(
+        times_ns
+            .iter()
+            .enumerate()
+            .filter_map(|(i, t)| Some((i, (*t)?))),
+    );
     let Some(oracle) = oracle else {
         return Err("nobody could be timed".to_owned());
     };
+    if wanted.iter().any(|i| times_ns[*i].is_none()) {
+        return Err("its time was used up before every choice was timed".to_owned());
+    }
     Ok(Judged {
         times_ns,
         oracle,
@@ -167,7 +194,10 @@ fn first_half(race: &Race) -> Option<f64> {
     }
     let place = |samples: &[f64]| location(samples).unwrap_or(f64::INFINITY);
     let first = sound.iter().map(|samples| place(&samples[..half]));
-    let second: Vec<f64> = sound.iter().map(|samples| place(&samples[half..])).collect();
+    let second: Vec<f64> = sound
+        .iter()
+        .map(|samples| place(&samples[half..]))
+        .collect();
     let chosen = fastest(first.enumerate())?;
     let best = fastest(second.iter().copied().enumerate())?;
     Some(second[chosen] / second[best])

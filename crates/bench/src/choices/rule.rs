@@ -37,9 +37,10 @@ pub fn static_rule(workload: &Workload, machine: &Machine) -> Preference {
         Operation::Matmul(product) => (matmul(product), by_arithmetic),
         Operation::Conv2d(conv) => (conv2d(conv), by_arithmetic),
         Operation::Softmax(_) => (vec!["two-pass", "online"], by_size),
-        Operation::Elementwise(_) | Operation::Activation(_) if streams => {
-            (vec!["avx2-stream", "avx512", "avx2", "neon", "portable"], by_size)
-        }
+        Operation::Elementwise(_) | Operation::Activation(_) if streams => (
+            vec!["avx2-stream", "avx512", "avx2", "neon", "portable"],
+            by_size,
+        ),
         _ => (vec!["avx512", "avx2", "neon", "portable"], by_size),
     };
     Preference { families, threads }
@@ -120,7 +121,11 @@ mod tests {
         };
         let candidates: Vec<Candidate> = candidates.iter().map(candidate).collect();
         let number = static_rule(&workload, &machine).pick(&candidates).unwrap();
-        format!("{} {}", candidates[number].kernel.variant(), candidates[number].params)
+        format!(
+            "{} {}",
+            candidates[number].kernel.variant(),
+            candidates[number].params
+        )
     }
 
     #[test]

@@ -95,12 +95,11 @@ impl<I: ?Sized, R> Operation<I, R> {
 
     fn explanation(&self, case: &Case, features: Features) -> Explanation {
         let learned = self.shared.engine.learned(case);
-        let beliefs = learned.beliefs();
         let choice = learned.choice();
         let serves = choice.map_or(REFERENCE, |choice| choice.serves);
         let ranked = |variant: usize| Ranked {
             variant: self.of.variants[variant].clone(),
-            estimate: estimate(&learned, variant, &beliefs[variant], &Estimate::Unknown),
+            estimate: estimate(&learned, variant, &Estimate::Unknown),
         };
         let others = (0..self.of.variants.len()).filter(|i| *i != serves && !learned.is_barred(*i));
         let mut alternatives: Vec<Ranked> = others.map(ranked).collect();

@@ -5,8 +5,11 @@
 //! what times differ by anyway, while the points where one algorithm overtakes another lie factors apart. Up to eight every
 //! size stands alone. Shares get tenths, and exactly one is apart: wholly sorted is another case than nearly so.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::hash::{Hash, Hasher};
+
+use crate::kinds::Likeness;
+use crate::problem::Problem;
 
 /// The most features an input may have.
 pub const MAX_FEATURES: usize = 8;
@@ -154,6 +157,42 @@ impl Features {
     /// Themselves, if all of them could be put into buckets.
     pub(super) fn checked(self) -> Result<Self, FeatureError> {
         self.fault.map_or(Ok(self), Err)
+    }
+
+    /// What inputs of an operation can be held against these, and these as numbers. Kinds make other kinds of problems; sizes and
+    /// shares are what problems of one kind differ in.
+    pub(super) fn likeness(&self, operation: &str, variants: &[String]) -> Likeness {
+        let mut kind = format!("own {operation}");
+        let (mut numbers, mut work) = (Vec::new(), 1.0f64);
+        for bucket in self.buckets() {
+            match bucket {
+                Bucket::Size(bucket) => {
+                    let low = size_range(bucket).0 as f64;
+                    numbers.push(low.max(0.5).ln() as f32);
+                    work = work.max(low);
+                    kind.push_str(" #");
+                }
+                Bucket::Tenth(tenth) => {
+                    numbers.push(f32::from(tenth) / 10.0);
+                    kind.push_str(" %");
+                }
+                Bucket::Kind(exact) => {
+                    // Infallible: what is written to is text.
+                    let _ = write!(kind, " {exact}");
+                }
+            }
+        }
+        let mut problem = Problem::new(numbers.clone(), work).alike(&kind, work);
+        for (left_out, place) in numbers.iter().enumerate() {
+            let mut rest: Vec<u32> = numbers.iter().map(|number| number.to_bits()).collect();
+            rest[left_out] = 0;
+            problem = problem.on_line(&(left_out, rest), f64::from(*place));
+        }
+        Likeness {
+            kind,
+            problem,
+            arms: variants.to_vec(),
+        }
     }
 
     fn buckets(&self) -> impl Iterator<Item = Bucket> {
