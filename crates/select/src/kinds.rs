@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use kernelwise_measure::Clock;
+
 use crate::belief::Expected;
 use crate::experience::{Experience, ProblemId};
 use crate::learn::Facts;
@@ -14,6 +16,10 @@ use crate::problem::Problem;
 
 /// Kinds that are learned about; there are a few for each operation.
 const MOST_KINDS: usize = 512;
+
+/// What fitting models may take: a share of the time served, and so much to begin with, in nanoseconds.
+const STUDY_SHARE: f64 = 0.01;
+const FIRST_STUDY_NS: f64 = 1e8;
 
 /// How far off a model may be about a candidate that never ran on problems like these, in ln t; less with every run.
 const UNFAMILIAR: f64 = 0.5;
@@ -41,8 +47,8 @@ struct Kind {
 pub(crate) struct Kinds {
     seed: u64,
     kinds: Mutex<HashMap<String, Arc<Mutex<Kind>>>>,
-    /// Who fits models; one at a time.
-    studying: Mutex<()>,
+    /// Who fits models, one at a time, and how long that took so far, in nanoseconds.
+    studying: Mutex<u64>,
 }
 
 /// A case among those of its kind.
@@ -63,7 +69,7 @@ impl Kinds {
         Self {
             seed,
             kinds: Mutex::default(),
-            studying: Mutex::new(()),
+            studying: Mutex::new(0),
         }
     }
 
@@ -107,13 +113,18 @@ impl Kinds {
         })
     }
 
-    /// Fits the models of kinds that have learned enough since the last time. Not for callers: it takes a while.
-    pub(crate) fn study(&self) {
-        let Ok(_studying) = self.studying.try_lock() else {
+    /// Fits the models of kinds that have learned enough since the last time, while that takes little of the time served. Not
+    /// for callers: it takes a while.
+    pub(crate) fn study(&self, clock: &dyn Clock, served_ns: f64) {
+        let Ok(mut took) = self.studying.try_lock() else {
             return;
         };
         let kinds: Vec<Arc<Mutex<Kind>>> = lock(&self.kinds).values().cloned().collect();
         for kind in kinds {
+            if *took as f64 > FIRST_STUDY_NS + STUDY_SHARE * served_ns {
+                return;
+            }
+            let start = clock.now();
             let copy = {
                 let kind = lock(&kind);
                 kind.experience.is_due().then(|| kind.experience.clone())
@@ -121,6 +132,7 @@ impl Kinds {
             if let Some(mut copy) = copy {
                 copy.refit();
                 lock(&kind).experience.adopt(copy);
+                *took += clock.now().saturating_sub(start);
             }
         }
     }
@@ -155,6 +167,8 @@ impl Kin {
 
 #[cfg(test)]
 mod tests {
+    use kernelwise_measure::ScriptedClock;
+
     use super::*;
 
     fn like(kind: &str, size: f32, arms: &[&str]) -> Likeness {
@@ -190,7 +204,7 @@ mod tests {
                 let time = if *arm == "a" { 1.0 } else { 3.0 } * f64::from(size);
                 kin.observe(candidate, time.ln());
             }
-            kinds.study();
+            kinds.study(&ScriptedClock::new(), 0.0);
         }
         let mut facts = unknown(3);
         kinds.meet(like("kind", 333.0, &["b", "new", "a"]), &mut facts);
@@ -213,5 +227,41 @@ mod tests {
             assert!(meet(&i.to_string()).is_some());
         }
         assert!(meet("one more").is_none() && meet("7").is_some());
+    }
+
+    /// A clock on which everything takes ten milliseconds.
+    #[derive(Debug, Default)]
+    struct Slow(std::sync::atomic::AtomicU64);
+
+    impl Clock for Slow {
+        fn now(&self) -> u64 {
+            let ms = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            10_000_000 * ms
+        }
+
+        fn name(&self) -> &'static str {
+            "slow"
+        }
+    }
+
+    #[test]
+    fn models_take_a_share_of_the_time_served() {
+        let fits = |served_ns: f64| {
+            let (kinds, clock) = (Kinds::new(1), Slow::default());
+            let mut last = None;
+            for i in 1..2000 {
+                let like = like("kind", i as f32, &["a"]);
+                let kin = kinds.meet(like, &mut unknown(1)).unwrap();
+                kin.observe(0, f64::from(i).ln());
+                kinds.study(&clock, served_ns);
+                last = Some(kin);
+            }
+            let last = last.unwrap();
+            let kind = lock(&last.kind);
+            kind.experience.fits()
+        };
+        // Ten of ten milliseconds to begin with, and one more that is found out to be too much.
+        assert_eq!(fits(0.0), 11);
+        assert!(fits(1e12) > 15);
     }
 }

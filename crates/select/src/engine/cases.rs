@@ -433,7 +433,7 @@ impl Engine {
     pub(crate) fn settle(&self) -> usize {
         let taken = self.take_in();
         if taken > 0 {
-            self.kinds.study();
+            self.kinds.study(&*self.clock, self.served_ns());
         }
         taken
     }
