@@ -94,7 +94,7 @@ impl Builder {
         seed(seed: u64);
         /// How many workloads are remembered; 100,000 by default.
         capacity(workloads: usize);
-        /// One in so many timed calls is held against the reference, besides first uses; 256 by default, 0 for never.
+        /// One in so many timed calls is held against the reference, besides first uses; 256 by default, 0 for those alone.
         verify_one_in(calls: u32);
         /// Whether a thread of its own learns, yes by default. Without, somebody has to call
         /// [`Selector::settle`](kernelwise_select::Selector::settle).

@@ -65,8 +65,8 @@
 //! # Limits
 //!
 //! - Only kernels of the processor; what is learned ends with the [`Kernelwise`] that learned it.
-//! - Without a [calibration](Builder::calibration) nothing is expected of a kernel before it ran, so the first calls of a
-//!   workload may be slow.
+//! - Without a [calibration](Builder::calibration) kernels that never ran are compared by what their authors say of them, so
+//!   the first calls of a workload may be slow.
 //! - Outputs are the caller's, and share no memory with inputs.
 #![forbid(unsafe_code)]
 

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 use kernelwise_select::problem::Problem;
 
 /// What the columns are called.
@@ -53,6 +53,9 @@ pub enum ReadError {
         /// Where it should be, from 1 on.
         place: usize,
     },
+    /// A column that is neither of the problem nor a time.
+    #[error("column `{0}` of the record is no time: those after `groups` are called ms_…")]
+    NotATime(String),
     /// No column of an algorithm.
     #[error("the record has no algorithm: name at least one column ms_…")]
     NoAlgorithm,
@@ -106,7 +109,7 @@ impl FindDb {
     pub fn read(mut from: impl BufRead) -> Result<Self, ReadError> {
         const GZIP: [u8; 2] = [0x1f, 0x8b];
         match from.fill_buf()?.starts_with(&GZIP) {
-            true => Self::read_table(GzDecoder::new(from)),
+            true => Self::read_table(MultiGzDecoder::new(from)),
             false => Self::read_table(from),
         }
     }
@@ -120,9 +123,13 @@ impl FindDb {
                 return Err(ReadError::Column { column, place });
             }
         }
-        let algorithms = headers.iter().skip(COLUMNS.len());
-        let algorithms = algorithms.map(|name| name.strip_prefix("ms_").unwrap_or(name).to_owned());
-        let algorithms: Vec<String> = algorithms.collect();
+        let mut algorithms = Vec::new();
+        for name in headers.iter().skip(COLUMNS.len()) {
+            let Some(algorithm) = name.strip_prefix("ms_") else {
+                return Err(ReadError::NotATime(name.to_owned()));
+            };
+            algorithms.push(algorithm.to_owned());
+        }
         if algorithms.is_empty() {
             return Err(ReadError::NoAlgorithm);
         }

@@ -29,7 +29,6 @@ impl StaticOrder {
     /// from order to order, so a better one may be missed.
     pub fn best(record: &FindDb, order: &[usize]) -> Self {
         let problems: Vec<&Recorded> = order.iter().map(|place| &record.problems[*place]).collect();
-        // Problems differ in which algorithms are there; the sums of each set are all an order needs.
         let preferred = |order: &[usize]| -> Figures {
             let mut tally = Tally::default();
             for problem in &problems {

@@ -48,7 +48,7 @@ const MODELS_WORTH: f64 = 1.0;
 /// Neighbours that are asked on each line, the latest.
 const NEIGHBOURS: usize = 16;
 
-/// Problems that are remembered; of more, the older half is forgotten.
+/// Problems that are remembered if nothing else is said.
 const CAPACITY: usize = 1 << 17;
 
 /// How much a new error counts in the running mean of errors.
@@ -70,6 +70,8 @@ pub struct Outlook {
     pub slowdown: f64,
     /// How often it ran on problems much like this one.
     pub runs_alike: u32,
+    /// Whether there is a model of its time; without, its mean over the work speaks for it.
+    pub fitted: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -100,6 +102,7 @@ struct Error {
 /// What was seen of problems of one kind.
 #[derive(Debug, Clone)]
 pub struct Experience {
+    capacity: usize,
     arms: Vec<Arm>,
     seen: Vec<Seen>,
     /// Problems that were forgotten.
@@ -119,7 +122,13 @@ pub struct Experience {
 impl Experience {
     /// Nothing was seen yet.
     pub fn new(seed: u64) -> Self {
+        Self::with_capacity(seed, CAPACITY)
+    }
+
+    /// The same, with so many problems remembered at the most; of more, the older half is forgotten.
+    pub fn with_capacity(seed: u64, capacity: usize) -> Self {
         Self {
+            capacity: capacity.max(2),
             arms: Vec::new(),
             seen: Vec::new(),
             forgotten: 0,
@@ -136,8 +145,8 @@ impl Experience {
 
     /// Takes note of a problem and of the arms that may compute it.
     pub fn meet(&mut self, problem: Problem, open: Vec<bool>) -> ProblemId {
-        if self.seen.len() >= CAPACITY {
-            self.forget(CAPACITY / 2);
+        if self.seen.len() >= self.capacity {
+            self.forget(self.capacity / 2);
         }
         if self.arms.len() < open.len() {
             self.arms.resize_with(open.len(), Arm::default);
@@ -160,6 +169,9 @@ impl Experience {
             members.retain(|id| id.0 >= self.forgotten);
         }
         self.lines.retain(|_, members| !members.is_empty());
+        // Cells of problems that are gone count for nothing; those that stay are few.
+        self.explored
+            .forget(self.seen.iter().map(|seen| seen.problem.cell()));
     }
 
     fn place(&self, id: ProblemId) -> Option<usize> {
@@ -250,7 +262,9 @@ impl Experience {
     /// Fits the models to all that was seen.
     pub fn refit(&mut self) {
         self.fit();
-        self.learn_errors(0);
+        for place in 0..self.seen.len() {
+            self.seen[place].errors = self.errors(&self.seen[place]);
+        }
         let grown = (self.runs as f64 * GROWTH) as usize;
         self.next_fit = grown.max(self.runs + LEAST_GROWTH);
     }
@@ -261,20 +275,17 @@ impl Experience {
             (arm.times, arm.slowdowns) = (fitted.times, fitted.slowdowns);
         }
         (self.fits, self.next_fit) = (fitted.fits, fitted.next_fit);
-        let mut known = 0;
-        if self.forgotten == fitted.forgotten {
-            known = fitted.seen.len();
-            for (seen, fitted) in self.seen.iter_mut().zip(fitted.seen) {
-                seen.errors = fitted.errors;
-            }
-        }
-        self.learn_errors(known);
-    }
-
-    /// Finds out what the models get wrong on problems from a place on.
-    fn learn_errors(&mut self, from: usize) {
-        for place in from..self.seen.len() {
-            self.seen[place].errors = self.errors(&self.seen[place]);
+        // What was seen meanwhile is not in the copy's errors.
+        let same = self.forgotten == fitted.forgotten;
+        let mut known = fitted.seen.into_iter().filter(|_| same);
+        for place in 0..self.seen.len() {
+            let unchanged = known
+                .next()
+                .filter(|known| known.times == self.seen[place].times);
+            self.seen[place].errors = match unchanged {
+                Some(known) => known.errors,
+                None => self.errors(&self.seen[place]),
+            };
         }
     }
 
@@ -324,6 +335,7 @@ impl Experience {
                 },
                 slowdown,
                 runs_alike: self.explored.runs(seen.problem.cell(), arm),
+                fitted: self.arms[arm].times.is_some(),
             })
         };
         times.into_iter().enumerate().map(outlook).collect()

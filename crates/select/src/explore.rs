@@ -5,7 +5,7 @@
 //! to take over what it is worth, and the cheapest is bought while it is a small part of what is left to spend: small enough
 //! that the next problem can afford one as well.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::experience::Outlook;
 
@@ -67,6 +67,12 @@ impl Explored {
         runs[arm] += 1;
     }
 
+    /// Forgets all cells but these.
+    pub(crate) fn forget(&mut self, but: impl Iterator<Item = u64>) {
+        let kept: HashSet<u64> = but.collect();
+        self.cells.retain(|cell, _| kept.contains(cell));
+    }
+
     /// How often an arm ran on problems like these.
     pub(crate) fn runs(&self, cell: u64, arm: usize) -> u32 {
         let runs = self.cells.get(&cell).and_then(|cell| cell.runs.get(arm));
@@ -126,6 +132,7 @@ mod tests {
             },
             slowdown,
             runs_alike: 0,
+            fitted: true,
         })
     }
 

@@ -1,21 +1,24 @@
 //! What cases have in common, kind by kind.
 //!
 //! A case that is met for the first time is expected to behave like those of its [kind](crate::problem::kind) that were measured.
-//! Whoever makes a case asks what is known, and waits for nobody who learns: models are fitted beside, on a copy, and put in
-//! place in one step.
+//! Whoever makes a case asks what is known, and waits for nobody: while the experience of a kind is in use elsewhere, nothing is
+//! known. Models are fitted beside, on a copy, and put in place in one step.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use kernelwise_measure::Clock;
 
 use crate::belief::Expected;
 use crate::experience::{Experience, ProblemId};
-use crate::learn::Facts;
+use crate::learn::{Facts, Foreseen};
 use crate::problem::Problem;
 
-/// Kinds that are learned about; there are a few for each operation.
+/// Kinds that are remembered; there are a few for each operation. Of more, the one used longest ago makes room.
 const MOST_KINDS: usize = 512;
+/// Cases of a kind that are learned from at the most, the latest: models of more take seconds to fit and know little more.
+const MOST_CASES: usize = 4096;
 
 /// What fitting models may take: a share of the time served, and so much to begin with, in nanoseconds.
 const STUDY_SHARE: f64 = 0.01;
@@ -40,13 +43,25 @@ pub(crate) struct Likeness {
 struct Kind {
     arms: HashMap<String, usize>,
     experience: Experience,
+    /// How long its last fit took, in nanoseconds.
+    fit_ns: u64,
+}
+
+/// A kind, and when it was last met, by a count of meetings.
+#[derive(Debug)]
+struct Known {
+    kind: Arc<Mutex<Kind>>,
+    met: u64,
 }
 
 /// All kinds of one selector.
 #[derive(Debug)]
 pub(crate) struct Kinds {
     seed: u64,
-    kinds: Mutex<HashMap<String, Arc<Mutex<Kind>>>>,
+    /// Cases of each that are remembered.
+    cases: usize,
+    kinds: Mutex<HashMap<String, Known>>,
+    meetings: AtomicU64,
     /// Who fits models, one at a time, and how long that took so far, in nanoseconds.
     studying: Mutex<u64>,
 }
@@ -58,39 +73,42 @@ pub(crate) struct Kin {
     problem: ProblemId,
     /// Which arm each candidate is.
     arms: Vec<usize>,
+    /// The fit that what the case knows comes from.
+    heard: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn if_free<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
 impl Kinds {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// With so many cases remembered by their owner.
+    pub(crate) fn new(seed: u64, capacity: usize) -> Self {
         Self {
             seed,
+            cases: capacity.clamp(1, MOST_CASES),
             kinds: Mutex::default(),
+            meetings: AtomicU64::new(0),
             studying: Mutex::new(0),
         }
     }
 
-    /// Takes note of a case, and puts what is to be expected of its candidates into `facts`. `None` if there are too many
-    /// kinds already.
+    /// Takes note of a case, and puts what is to be expected of its candidates into `facts`. `None` if the kind is in use.
     pub(crate) fn meet(&self, like: Likeness, facts: &mut [Facts]) -> Option<Kin> {
-        let kind = {
-            let mut kinds = lock(&self.kinds);
-            if kinds.len() >= MOST_KINDS && !kinds.contains_key(&like.kind) {
-                return None;
-            }
-            let new = || {
-                Arc::new(Mutex::new(Kind {
-                    arms: HashMap::new(),
-                    experience: Experience::new(self.seed),
-                }))
-            };
-            Arc::clone(kinds.entry(like.kind).or_insert_with(new))
-        };
-        let (problem, arms) = {
-            let Kind { arms, experience } = &mut *lock(&kind);
+        let kind = self.kind(like.kind);
+        let (problem, arms, fits) = {
+            let mut kind = if_free(&kind)?;
+            let Kind {
+                arms, experience, ..
+            } = &mut *kind;
             let number = |name: String| {
                 let next = arms.len();
                 *arms.entry(name).or_insert(next)
@@ -101,16 +119,41 @@ impl Kinds {
                 open[*number] = true;
             }
             let problem = experience.meet(like.problem, open);
-            if experience.fits() > 0 {
-                expect(experience, problem, &numbers, facts);
+            let foreseen = foreseen(experience, problem, &numbers);
+            for (foreseen, facts) in foreseen.into_iter().zip(facts) {
+                if let Some(foreseen) = foreseen {
+                    foreseen.put_into(facts);
+                }
             }
-            (problem, numbers)
+            (problem, numbers, experience.fits())
         };
         Some(Kin {
             kind,
             problem,
             arms,
+            heard: AtomicU64::new(fits),
         })
+    }
+
+    fn kind(&self, name: String) -> Arc<Mutex<Kind>> {
+        let met = self.meetings.fetch_add(1, Ordering::Relaxed);
+        let mut kinds = lock(&self.kinds);
+        if kinds.len() >= MOST_KINDS && !kinds.contains_key(&name) {
+            let oldest = kinds.iter().min_by_key(|(_, known)| known.met);
+            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
+                kinds.remove(&oldest);
+            }
+        }
+        let known = kinds.entry(name).or_insert_with(|| Known {
+            kind: Arc::new(Mutex::new(Kind {
+                arms: HashMap::new(),
+                experience: Experience::with_capacity(self.seed, self.cases),
+                fit_ns: 0,
+            })),
+            met,
+        });
+        known.met = met;
+        Arc::clone(&known.kind)
     }
 
     /// Fits the models of kinds that have learned enough since the last time, while that takes little of the time served. Not
@@ -119,49 +162,67 @@ impl Kinds {
         let Ok(mut took) = self.studying.try_lock() else {
             return;
         };
-        let kinds: Vec<Arc<Mutex<Kind>>> = lock(&self.kinds).values().cloned().collect();
+        let kinds = lock(&self.kinds);
+        let kinds: Vec<_> = kinds
+            .values()
+            .map(|known| Arc::clone(&known.kind))
+            .collect();
         for kind in kinds {
-            if *took as f64 > FIRST_STUDY_NS + STUDY_SHARE * served_ns {
-                return;
-            }
             let start = clock.now();
             let copy = {
                 let kind = lock(&kind);
-                kind.experience.is_due().then(|| kind.experience.clone())
+                // The next fit takes as long as the last one, and a little more.
+                let allowed = FIRST_STUDY_NS + STUDY_SHARE * served_ns;
+                let fits = (*took + kind.fit_ns) as f64 <= allowed;
+                (fits && kind.experience.is_due()).then(|| kind.experience.clone())
             };
             if let Some(mut copy) = copy {
                 copy.refit();
-                lock(&kind).experience.adopt(copy);
-                *took += clock.now().saturating_sub(start);
+                let mut kind = lock(&kind);
+                kind.experience.adopt(copy);
+                kind.fit_ns = clock.now().saturating_sub(start);
+                *took += kind.fit_ns;
             }
         }
     }
 }
 
-/// Puts what experience says into what is known of the candidates.
-fn expect(experience: &Experience, problem: ProblemId, arms: &[usize], facts: &mut [Facts]) {
+/// What experience says of the candidates of a problem; nothing before its first fit.
+fn foreseen(experience: &Experience, problem: ProblemId, arms: &[usize]) -> Vec<Option<Foreseen>> {
+    if experience.fits() == 0 {
+        return Vec::new();
+    }
     let outlook = experience.outlook(problem);
     let times = outlook.iter().flatten().map(|known| known.time.mean);
     let best = times.fold(f64::INFINITY, f64::min);
-    for (arm, facts) in arms.iter().zip(facts) {
-        if let Some(known) = outlook.get(*arm).copied().flatten() {
-            let unfamiliar = UNFAMILIAR / (1.0 + f64::from(known.runs_alike)).sqrt();
-            let sd = known.time.sd.hypot(unfamiliar).max(SUREST);
-            let expected = |mean: f64| Some(Expected { mean, sd });
-            facts.modelled = expected(known.time.mean);
-            facts.expected = expected(best + known.slowdown);
-        }
-    }
+    let foreseen = |arm: &usize| {
+        let known = outlook.get(*arm).copied().flatten()?;
+        let unfamiliar = UNFAMILIAR / (1.0 + f64::from(known.runs_alike)).sqrt();
+        let sd = known.time.sd.hypot(unfamiliar).max(SUREST);
+        let expected = |mean: f64| Expected { mean, sd };
+        Some(Foreseen {
+            expected: expected(best + known.slowdown),
+            modelled: known.fitted.then(|| expected(known.time.mean)),
+        })
+    };
+    arms.iter().map(foreseen).collect()
 }
 
 impl Kin {
-    /// Takes note of what a candidate takes, as ln t.
+    /// Takes note of what a candidate takes, as ln t; what finds the kind in use is told by a later sample.
     pub(crate) fn observe(&self, candidate: usize, ln_t: f64) {
-        if let Some(arm) = self.arms.get(candidate) {
-            let mut kind = lock(&self.kind);
+        if let (Some(arm), Some(mut kind)) = (self.arms.get(candidate), if_free(&self.kind)) {
             kind.experience.observe(self.problem, *arm, ln_t);
             kind.experience.leave(self.problem);
         }
+    }
+
+    /// What is to be expected of the candidates, if models were fitted since the last time; `None` of those that are not known.
+    pub(crate) fn news(&self) -> Option<Vec<Option<Foreseen>>> {
+        let kind = if_free(&self.kind)?;
+        let fits = kind.experience.fits();
+        let is_new = self.heard.swap(fits, Ordering::Relaxed) != fits;
+        is_new.then(|| foreseen(&kind.experience, self.problem, &self.arms))
     }
 }
 
@@ -193,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_new_case_is_expected_to_be_like_others_of_its_kind() {
-        let kinds = Kinds::new(1);
+        let kinds = Kinds::new(1, 100_000);
         for i in 1..60 {
             let size = 10.0 * i as f32;
             // The order of candidates differs from case to case.
@@ -220,13 +281,40 @@ mod tests {
     }
 
     #[test]
-    fn there_are_only_so_many_kinds() {
-        let kinds = Kinds::new(1);
+    fn of_many_kinds_the_one_used_longest_ago_makes_room() {
+        let kinds = Kinds::new(1, 100_000);
         let meet = |name: &str| kinds.meet(like(name, 1.0, &["a"]), &mut unknown(1));
         for i in 0..MOST_KINDS {
             assert!(meet(&i.to_string()).is_some());
         }
-        assert!(meet("one more").is_none() && meet("7").is_some());
+        assert!(meet("0").is_some() && meet("one more").is_some());
+        let known = lock(&kinds.kinds);
+        assert_eq!(known.len(), MOST_KINDS);
+        assert!(known.contains_key("0") && !known.contains_key("1"));
+    }
+
+    #[test]
+    fn a_case_hears_of_later_fits_and_waits_for_nobody() {
+        let (kinds, clock) = (Kinds::new(1, 100_000), ScriptedClock::new());
+        let first = kinds.meet(like("kind", 7.0, &["a"]), &mut unknown(1));
+        let first = first.unwrap();
+        assert_eq!(first.news(), None);
+        for i in 1..40 {
+            let kin = kinds.meet(like("kind", i as f32, &["a"]), &mut unknown(1));
+            kin.unwrap().observe(0, f64::from(i).ln());
+            kinds.study(&clock, 0.0);
+        }
+        let news = first.news().unwrap();
+        assert!((news[0].unwrap().expected.mean - 7f64.ln()).abs() < 0.5);
+        assert_eq!(first.news(), None, "told once");
+        let in_use = lock(&first.kind);
+        assert!(
+            kinds
+                .meet(like("kind", 7.0, &["a"]), &mut unknown(1))
+                .is_none()
+        );
+        first.observe(0, 1.0);
+        drop(in_use);
     }
 
     /// A clock on which everything takes ten milliseconds.
@@ -247,7 +335,7 @@ mod tests {
     #[test]
     fn models_take_a_share_of_the_time_served() {
         let fits = |served_ns: f64| {
-            let (kinds, clock) = (Kinds::new(1), Slow::default());
+            let (kinds, clock) = (Kinds::new(1, 100_000), Slow::default());
             let mut last = None;
             for i in 1..2000 {
                 let like = like("kind", i as f32, &["a"]);
@@ -260,8 +348,8 @@ mod tests {
             let kind = lock(&last.kind);
             kind.experience.fits()
         };
-        // Ten of ten milliseconds to begin with, and one more that is found out to be too much.
-        assert_eq!(fits(0.0), 11);
+        // Ten of ten milliseconds to begin with.
+        assert_eq!(fits(0.0), 10);
         assert!(fits(1e12) > 15);
     }
 }

@@ -73,6 +73,22 @@ pub struct Facts {
     pub efficiency: Option<f64>,
 }
 
+/// What the experience with other workloads says of a candidate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Foreseen {
+    /// What is to be expected, all in all.
+    pub(crate) expected: Expected,
+    /// What the model of its times says; `None` while there is none.
+    pub(crate) modelled: Option<Expected>,
+}
+
+impl Foreseen {
+    pub(crate) fn put_into(self, facts: &mut Facts) {
+        facts.expected = Some(self.expected);
+        facts.modelled = self.modelled;
+    }
+}
+
 /// One candidate: what is known of it.
 #[derive(Debug, Clone)]
 struct Track {
@@ -92,6 +108,14 @@ struct Retry {
     before: Tally,
     due_ns: u64,
     wait_ns: u64,
+}
+
+impl Retry {
+    /// To twice as late as the last time.
+    fn put_off(&mut self, at_ns: u64) {
+        self.wait_ns = (2 * self.wait_ns).min(LAST_RETRY_NS);
+        self.due_ns = at_ns.saturating_add(self.wait_ns);
+    }
 }
 
 /// A one-sided cumulative sum, with what was known when it began to rise and the samples at its top: those before may
@@ -267,6 +291,16 @@ impl Learned {
         })
     }
 
+    /// Takes what a model that was fitted since says of the candidates; `None` of those it does not know.
+    pub(crate) fn expect(&mut self, foreseen: &[Option<Foreseen>], rules: &Rules) {
+        for (track, foreseen) in self.tracks.iter_mut().zip(foreseen) {
+            if let Some(foreseen) = foreseen {
+                foreseen.put_into(&mut track.facts);
+            }
+        }
+        self.decide(rules);
+    }
+
     /// What a model says of a candidate.
     pub fn modelled(&self, candidate: usize) -> Option<Expected> {
         self.tracks.get(candidate)?.facts.modelled
@@ -390,7 +424,8 @@ impl Learned {
             events.push(Event::Switched { from, to });
         }
         if self.trial.is_none()
-            && let Some(candidate) = self.next_trial(rules, sample.at_ns, random)
+            && !self.ask_again(sample.at_ns, rules, ledger)
+            && let Some(candidate) = self.next_trial(rules, random)
         {
             let free = matches!(rules.policy, Policy::Exhaustive { .. });
             let rules = Rules {
@@ -426,8 +461,7 @@ impl Learned {
             return true;
         }
         if at_ns >= retry.due_ns {
-            retry.wait_ns = (2 * retry.wait_ns).min(LAST_RETRY_NS);
-            retry.due_ns = at_ns.saturating_add(retry.wait_ns);
+            retry.put_off(at_ns);
         }
         false
     }
@@ -576,9 +610,12 @@ impl Learned {
         let track = &self.tracks[number];
         let expected = track.facts.expected.or(track.facts.modelled);
         let expected = expected.unwrap_or_else(|| {
-            // Like those that ran, but for what is said of them.
+            // Like those that ran or of which something is expected, but for what is said of them.
             let open = self.tracks.iter().filter(|track| !track.barred);
-            let means = open.filter_map(|track| Some(track.tally.mean()? - track.facts.hinted));
+            let means = open.filter_map(|track| {
+                let expected = track.facts.expected.map(|expected| expected.mean);
+                Some(track.tally.mean().or(expected)? - track.facts.hinted)
+            });
             let (sum, count) = means.fold((0.0, 0.0), |(sum, n), mean| (sum + mean, n + 1.0));
             Expected {
                 mean: sum / f64::max(count, 1.0) + track.facts.hinted,
@@ -612,22 +649,33 @@ impl Learned {
         self.choice = rules.policy.choose(&self.contenders(), serves, rules.zone);
     }
 
+    /// Asks who became slower whether it still is, if it is time and can be paid. What cannot be is put off: others are to get
+    /// their trials meanwhile.
+    fn ask_again(&mut self, at_ns: u64, rules: &Rules, ledger: &mut Ledger) -> bool {
+        let serves = self.choice.map(|choice| choice.serves);
+        let is_due = |i: &usize| {
+            let track = &self.tracks[*i];
+            let due = track.retry.is_some_and(|retry| retry.due_ns <= at_ns);
+            due && !track.barred && serves != Some(*i)
+        };
+        let Some(due) = (0..self.tracks.len()).find(is_due) else {
+            return false;
+        };
+        let asked = self.ask(due, false, rules, ledger);
+        if let (false, Some(retry)) = (asked, &mut self.tracks[due].retry) {
+            retry.put_off(at_ns);
+        }
+        asked
+    }
+
     /// Whom to try next, if anybody is worth it.
-    fn next_trial(&self, rules: &Rules, at_ns: u64, random: &mut impl Rng) -> Option<usize> {
+    fn next_trial(&self, rules: &Rules, random: &mut impl Rng) -> Option<usize> {
         let serves = self.choice?.serves;
         let open = || (0..self.tracks.len()).filter(|i| *i != serves && !self.tracks[*i].barred);
         if let Policy::Exhaustive { samples } = rules.policy {
             let fewest = open().min_by_key(|i| self.tracks[*i].tally.samples())?;
             let wanting = self.tracks[fewest].tally.samples() < u64::from(samples);
             return wanting.then_some(fewest);
-        }
-        let is_due = |i: &usize| {
-            self.tracks[*i]
-                .retry
-                .is_some_and(|retry| retry.due_ns <= at_ns)
-        };
-        if let Some(due) = open().find(is_due) {
-            return Some(due);
         }
         // Thompson: each candidate is as fast as a draw from what is believed of it; the fastest is tried.
         let mut draw = |i: usize| {

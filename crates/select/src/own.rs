@@ -414,14 +414,16 @@ impl<I: ?Sized, R> Operation<I, R> {
             case: features.unwrap_or_default(),
             evidence: evidence.to_owned(),
         };
-        lock(&self.of.quarantined)
-            .entry(variant)
-            .or_insert(quarantined);
+        {
+            let mut all = lock(&self.of.quarantined);
+            all.entry(variant).or_insert(quarantined);
+            // While the list is held, so that it and what calls look at never disagree.
+            self.of.out[variant].store(true, Ordering::Relaxed);
+        }
         self.bar(variant, true);
     }
 
     fn bar(&self, variant: usize, barred: bool) {
-        self.of.out[variant].store(barred, Ordering::Relaxed);
         self.shared.engine.changed();
         let barred = barred || self.of.forced.is_some_and(|forced| forced != variant);
         for case in self.cases_of_it() {
@@ -452,7 +454,14 @@ impl<I: ?Sized, R> Operation<I, R> {
         let Some(place) = self.of.variants.iter().position(|known| known == variant) else {
             return false;
         };
-        let freed = lock(&self.of.quarantined).remove(&place).is_some();
+        let freed = {
+            let mut all = lock(&self.of.quarantined);
+            let freed = all.remove(&place).is_some();
+            if freed {
+                self.of.out[place].store(false, Ordering::Relaxed);
+            }
+            freed
+        };
         if freed {
             self.bar(place, false);
         }

@@ -24,7 +24,7 @@ pub enum Policy {
     Score(Weights),
     /// What the trained model predicts, whatever was measured of the candidate itself.
     Model,
-    /// The model where it is sure, scores elsewhere.
+    /// The model where it is sure and no measurement contradicts it, scores elsewhere.
     Hybrid {
         /// How sure the model must be: the largest standard deviation of ln t.
         surer_than: f64,
@@ -273,7 +273,9 @@ fn modelled(open: &[usize], contenders: &[Contender], surer_than: f64) -> Option
     let mut best: Option<(usize, f64)> = None;
     for &i in open {
         let predicted = contenders[i].modelled?;
-        if predicted.sd > surer_than {
+        if predicted.sd > surer_than
+            || (surer_than.is_finite() && contenders[i].contradicts(&predicted))
+        {
             return None;
         }
         let expected = predicted.mean + predicted.sd * predicted.sd / 2.0;
@@ -282,6 +284,15 @@ fn modelled(open: &[usize], contenders: &[Contender], surer_than: f64) -> Option
         }
     }
     best.map(|(i, _)| i)
+}
+
+impl Contender {
+    /// Whether its own measurements say that a model is wrong about it.
+    fn contradicts(&self, predicted: &Expected) -> bool {
+        const SAMPLES: u64 = 3;
+        let away = (self.belief.mean - predicted.mean).abs();
+        self.samples >= SAMPLES && away > 2.0 * predicted.sd.hypot(self.belief.sd)
+    }
 }
 
 impl Weights {
@@ -405,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_hybrid_follows_the_model_only_where_it_is_sure() {
-        let mut all = [contender(1.0, 0.1, 3), contender(2.0, 0.1, 3)];
+        let mut all = [contender(1.0, 0.1, 1), contender(2.0, 0.1, 1)];
         assert_eq!(serves("model", &all, None).serves, 0);
         for (i, mean) in [(0, 9.0), (1, 8.0)] {
             all[i].modelled = Some(Expected { mean, sd: 0.2 });
@@ -414,6 +425,14 @@ mod tests {
             let choice = serves(policy, &all, None);
             assert_eq!((choice.serves, choice.reason), (1, Reason::Modelled));
         }
+        // What was measured often says otherwise.
+        (all[0].samples, all[1].samples) = (3, 3);
+        let contradicted = serves("hybrid", &all, None);
+        assert_eq!(
+            (contradicted.serves, contradicted.reason),
+            (0, Reason::Best)
+        );
+        assert_eq!(serves("model", &all, None).serves, 1);
         all[0].modelled = Some(Expected { mean: 9.0, sd: 0.3 });
         assert_eq!(serves("model", &all, None).serves, 1);
         let unsure = serves("hybrid", &all, None);

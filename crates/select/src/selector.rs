@@ -317,7 +317,7 @@ impl Selector {
     /// The choice for a workload, with everything it was made from.
     pub fn explain(&self, workload: &Workload) -> Result<Decision, SelectError> {
         let case = self.shared.known(workload)?;
-        self.settle();
+        self.shared.take_in_all();
         let learned = self.shared.engine.learned(&case);
         let host = case.host().ok_or_else(|| self.shared.nobody(&case))?;
         let choice = learned.choice().ok_or_else(|| self.shared.nobody(&case))?;
@@ -344,9 +344,12 @@ impl Selector {
         ))
     }
 
-    /// Learns from all that was reported so far, and returns how many samples that were.
+    /// Learns from all that was reported so far, also what it says about other workloads, and returns how many samples that
+    /// were. That may take a while; where a thread of its own learns, nobody needs to call it.
     pub fn settle(&self) -> usize {
-        self.shared.settle()
+        let taken = self.shared.take_in_all();
+        self.shared.engine.study();
+        taken
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -418,7 +421,7 @@ impl Selector {
 
     /// What it did so far. Learns from what waits first.
     pub fn statistics(&self) -> Statistics {
-        self.settle();
+        self.shared.take_in_all();
         let ledger = self.ledger();
         let (samples_dropped, workloads_evicted) = self.shared.engine.losses();
         let cases = self.shared.engine.cases();
@@ -528,10 +531,12 @@ impl Case {
 }
 
 impl Entry {
-    /// The same for the same kernel, version and parameters on every workload of a kind.
-    fn arm(&self) -> String {
+    /// The same on every workload of a kind: the kernel in its version, and the threads. Other parameters are the kernel's own
+    /// choice for the sizes at hand.
+    fn arm(&self, workload: &Workload, machine: &Machine) -> String {
         let spec = self.kernel.spec();
-        format!("{} {} {}", spec.id, spec.version, self.params)
+        let threads = prior::threads(&self.kernel.space(workload, machine), &self.setting);
+        format!("{} {} threads={threads}", spec.id, spec.version)
     }
 
     fn candidate(&self) -> Candidate {
@@ -543,14 +548,15 @@ impl Entry {
 }
 
 impl Shared {
-    pub(crate) fn settle(&self) -> usize {
+    /// Learns about the workloads that samples wait of.
+    pub(crate) fn take_in_all(&self) -> usize {
         let mut all = 0;
         // Those that keep coming in meanwhile are for the next time.
         for _ in 0..PATIENCE {
             if !self.engine.is_behind() {
                 break;
             }
-            match self.engine.settle() {
+            match self.engine.take_in() {
                 // Another thread is at it.
                 0 => std::thread::yield_now(),
                 taken => all += taken,
@@ -654,11 +660,15 @@ impl Shared {
         let likeness = Likeness {
             kind: kind(workload),
             problem: Problem::of(workload),
-            arms: entries.iter().map(Entry::arm).collect(),
+            arms: entries
+                .iter()
+                .map(|entry| entry.arm(workload, host.machine()))
+                .collect(),
         };
         Ok(NewCase {
             name: workload.to_string(),
-            likeness: Some(likeness),
+            // Who learns nothing has nothing to compare with.
+            likeness: (self.mode != Mode::Frozen).then_some(likeness),
             facts,
             barred,
             payload: Box::new(HostCase {

@@ -12,7 +12,7 @@ pub struct Statistics {
     pub workloads: usize,
     /// Calls of theirs. A thread adds its own every few hundred calls and when it ends.
     pub calls: u64,
-    /// Those whose workload was known already.
+    /// Those after the first of each workload.
     pub hits: u64,
     /// Calls that were trials.
     pub trials: u64,
@@ -45,13 +45,16 @@ pub struct Quality {
     pub workloads: usize,
     /// Geometric mean of the time of who serves over that of the fastest measured.
     pub slowdown: f64,
-    /// Where that lies nine times in ten for workloads like these; `None` of a single one.
+    /// Where that lies about nine times in ten for workloads like these; `None` of fewer than five.
     pub slowdown_interval: Option<[f64; 2]>,
     /// Share whose choice is at most 5 % slower than the fastest measured.
     pub share_within_5pct: f64,
     /// The same for it.
     pub share_interval: [f64; 2],
 }
+
+/// Workloads from which on the scatter of slowdowns is known well enough to tell a range.
+const ENOUGH: usize = 5;
 
 /// Of a normal distribution, 90 % lie within so many standard deviations.
 const NINETY: f64 = 1.645;
@@ -79,7 +82,7 @@ impl Slowdowns {
         (workloads > 0).then(|| Quality {
             workloads,
             slowdown: mean.exp(),
-            slowdown_interval: (workloads > 1).then_some(ends),
+            slowdown_interval: (workloads >= ENOUGH).then_some(ends),
             share_within_5pct: share,
             share_interval: share_interval(share, count),
         })
@@ -105,11 +108,15 @@ mod tests {
         for factor in [1.0f64, 1.04, 1.2, 1.0] {
             slowdowns.push(factor.ln());
         }
+        assert_eq!(slowdowns.quality().unwrap().slowdown_interval, None);
         let quality = slowdowns.quality().unwrap();
         assert_eq!((quality.workloads, quality.share_within_5pct), (4, 0.75));
         assert!((quality.slowdown - (1.04f64 * 1.2).powf(0.25)).abs() < 1e-12);
-        let [low, high] = quality.slowdown_interval.unwrap();
-        assert!(low >= 1.0 && low < quality.slowdown && quality.slowdown < high && high < 1.2);
+        let mut more = slowdowns;
+        more.push(1.02f64.ln());
+        let of_five = more.quality().unwrap();
+        let [low, high] = of_five.slowdown_interval.unwrap();
+        assert!(low >= 1.0 && low < of_five.slowdown && of_five.slowdown < high && high < 1.2);
         // Three of four: Wilson's interval at 90 %.
         let [low, high] = quality.share_interval;
         assert!(

@@ -56,17 +56,13 @@ impl Stream {
         &self.ledger
     }
 
-    /// What is known.
-    pub fn experience(&self) -> &Experience {
-        &self.experience
-    }
-
     /// Meets a problem that the open arms can compute, and says who serves it; `None` if none is open.
     pub fn meet(&mut self, problem: Problem, open: Vec<bool>) -> Option<Visit<'_>> {
         let first = open.iter().position(|open| *open)?;
+        let several = open.iter().filter(|open| **open).count() > 1;
         let id = self.experience.meet(problem, open);
         let outlook = self.experience.outlook(id);
-        let choice = self.choose(&outlook);
+        let choice = self.choose(&outlook, several);
         // Nothing is known of any: the first, as declared.
         let choice = choice.unwrap_or(Choice {
             serves: first,
@@ -81,7 +77,7 @@ impl Stream {
         })
     }
 
-    fn choose(&self, outlook: &[Option<Outlook>]) -> Option<Choice> {
+    fn choose(&self, outlook: &[Option<Outlook>], several: bool) -> Option<Choice> {
         let times = outlook.iter().flatten().map(|known| known.time.mean);
         let best = times.fold(f64::INFINITY, f64::min);
         let contender = |known: &Option<Outlook>| Contender {
@@ -102,7 +98,7 @@ impl Stream {
             .rules
             .policy
             .choose(&contenders, None, self.rules.zone)?;
-        let others = contenders.len() > 1 && choice.reason == Reason::OnlyCandidate;
+        let others = several && choice.reason == Reason::OnlyCandidate;
         // Only one is known; that is no merit.
         let reason = if others {
             Reason::Default
@@ -117,11 +113,6 @@ impl Visit<'_> {
     /// Who serves, and why.
     pub fn choice(&self) -> Choice {
         self.choice
-    }
-
-    /// What was expected of each arm; `None` of those that never ran.
-    pub fn outlook(&self) -> &[Option<Outlook>] {
-        &self.outlook
     }
 
     /// How long it took who serves.

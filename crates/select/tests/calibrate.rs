@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
-use kernelwise_backend::{Call, Fault, HostKernel, OwnKernel};
+use kernelwise_backend::{Axis, Call, Fault, HostKernel, Knobs, OwnKernel, Space, knobs};
 use kernelwise_measure::ScriptedClock;
 use kernelwise_select::{
     Builder, CalibrateError, Ended, Measured, Mode, Progress, RaceOptions, Selector,
@@ -529,4 +529,39 @@ fn a_calibration_within_another_does_not_wait_for_it() {
     };
     let all = selector.calibrate(&[workload()], &RaceOptions::default(), &mut watch);
     assert_eq!((all.unwrap().len(), inner), (1, Some(1)));
+}
+
+knobs! {
+    struct Shares {
+        threads,
+        rows,
+    }
+}
+
+#[test]
+fn every_number_of_threads_is_a_candidate_of_its_own() {
+    let clock = Arc::new(ScriptedClock::new());
+    let (inner, _) = copy("shared", &[0], Does::Right, &clock);
+    let passing = Arc::clone(&clock);
+    // Two threads take half as long, and the other parameter stays as it is.
+    let kernel = OwnKernel::new(inner.spec().clone(), move |call, setting, scratch| {
+        let Shares { threads, rows } = Shares::of(setting);
+        assert_eq!(rows, 8);
+        passing.advance(10 * MS / u64::from(threads));
+        inner.execute(call, setting, scratch)
+    })
+    .with_space(|_, machine| Space::of::<Shares, 2>([Axis::threads(machine), Axis::new(8, [16])]));
+    let selector = Selector::builder(machine(), vec![Arc::new(kernel)])
+        .clock(Arc::clone(&clock) as _)
+        .background(false)
+        .build()
+        .unwrap();
+    let all = calibrate(&selector);
+    let threads: Vec<_> = all
+        .iter()
+        .map(|one| one.candidate.params.get("threads"))
+        .collect();
+    assert_eq!(threads, [Some(2), Some(1)]);
+    let decision = selector.explain(&workload()).unwrap();
+    assert_eq!(decision.chosen.candidate.params.get("threads"), Some(2));
 }

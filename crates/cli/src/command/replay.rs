@@ -69,26 +69,26 @@ pub(crate) fn find_db(args: &args::ReplayFindDb) -> Result<(), Failure> {
     })?;
     let cancel = interrupt::flag()?;
     let whole = play(&record, &setup(args.budget), "learning", cancel)?;
-    let less = play(
-        &record,
-        &setup(LESS * args.budget),
-        "learning on less",
-        cancel,
-    )?;
+    let comparison = |name: String, figures| Comparison { name, figures };
+    let mut comparisons = Vec::new();
+    // Who runs everything asks no budget.
+    if !matches!(policy, Policy::Exhaustive { .. }) {
+        let less = LESS * args.budget;
+        let figures = play(&record, &setup(less), "learning on less", cancel)?;
+        comparisons.push(comparison(format!("{policy}, budget {less}"), figures));
+    }
     let order = order(&record, &setup(args.budget));
     let fixed = StaticOrder::best(&record, &order);
     let names = fixed.order.iter().map(|i| record.algorithms[*i].as_str());
     let names: Vec<&str> = names.collect();
-    let comparison = |name: String, figures| Comparison { name, figures };
-    let comparisons = vec![
-        comparison(format!("{policy}, budget {}", LESS * args.budget), less),
+    comparisons.extend([
         comparison(format!("static order {}", names.join(" > ")), fixed.figures),
         comparison(
             "first in bucket".to_owned(),
             first_in_bucket(&record, &order),
         ),
         comparison("oracle".to_owned(), oracle(&record, &order)),
-    ];
+    ]);
     let played = Played {
         algorithms: record.algorithms,
         policy: policy.to_string(),

@@ -26,6 +26,12 @@ fn rows_become_problems_compressed_or_not() {
     packed.write_all(text.as_bytes()).unwrap();
     let packed = packed.finish().unwrap();
     assert_eq!(FindDb::read(&packed[..]).unwrap(), plain);
+    // Compressed files one after the other are one file.
+    let more = format!("{}\n", row(16, "FP32", "3,4"));
+    let mut second = flate2::write::GzEncoder::new(packed.clone(), flate2::Compression::fast());
+    second.write_all(more.as_bytes()).unwrap();
+    let both = FindDb::read(&second.finish().unwrap()[..]).unwrap();
+    assert_eq!(both.problems.len(), 3);
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&packed).unwrap();
     assert_eq!(FindDb::open(file.path()).unwrap(), plain);
@@ -61,6 +67,13 @@ fn what_is_wrong_is_named_with_its_place() {
         FindDb::read(none.as_bytes()),
         Err(ReadError::NoAlgorithm)
     ));
+    let workspace = HEAD.replace("ms_gemm", "workspace");
+    let error = FindDb::read(workspace.as_bytes()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("column `workspace` of the record is no time")
+    );
     // Cut short in the middle of the compressed data.
     assert!(FindDb::read(&[0x1f, 0x8b, 8, 0][..]).is_err());
     assert!(matches!(

@@ -135,7 +135,7 @@ impl Engine {
                 random: Pcg64Mcg::seed_from_u64(seed),
                 events: VecDeque::new(),
             }),
-            kinds: Kinds::new(seed),
+            kinds: Kinds::new(seed, capacity),
         }
     }
 
@@ -428,17 +428,12 @@ impl Engine {
         !self.queue.is_empty()
     }
 
-    /// Learns from what waits, unless another thread is at it, and what it says about cases to come. Returns how many
-    /// samples it took.
-    pub(crate) fn settle(&self) -> usize {
-        let taken = self.take_in();
-        if taken > 0 {
-            self.kinds.study(&*self.clock, self.served_ns());
-        }
-        taken
+    /// Learns what the samples so far say about cases to come. Not for callers: it may take a while.
+    pub(crate) fn study(&self) {
+        self.kinds.study(&*self.clock, self.served_ns());
     }
 
-    /// Learns about the cases that samples wait of.
+    /// Learns about the cases that samples wait of, unless another thread is at it. Returns how many samples it took.
     pub(crate) fn take_in(&self) -> usize {
         let mut learning = match self.learning.try_lock() {
             Ok(learning) => learning,
@@ -461,16 +456,19 @@ impl Engine {
             let mut learned = lock(&case.learned);
             let asked = learned.trial();
             let events_of_it = learned.learn(&sample, &self.rules, ledger, random);
-            self.publish(&case, &learned, asked.map(|trial| trial.serial));
-            let tally = learned.tally(sample.candidate).copied();
-            drop(learned);
-            // Others of the kind need not hear of every sample.
+            // Others of the kind need not hear of every sample, nor this one every time of them.
+            let tally = learned.tally(sample.candidate);
             if let (Some(kin), Some(tally)) = (&case.kin, tally)
                 && tally.samples().is_power_of_two()
                 && let Some(mean) = tally.mean()
             {
                 kin.observe(sample.candidate, mean);
+                if let Some(foreseen) = kin.news() {
+                    learned.expect(&foreseen, &self.rules);
+                }
             }
+            self.publish(&case, &learned, asked.map(|trial| trial.serial));
+            drop(learned);
             let now = self.uses.fetch_add(1, Ordering::Relaxed);
             case.used.store(now, Ordering::Relaxed);
             for event in events_of_it {

@@ -111,7 +111,7 @@ fn calls(engine: &Engine, seat: &Seat, number: usize) -> Vec<u16> {
         trials.extend(pick.trial);
         if pick.calls > 0 {
             engine.observe(&seat.case, sample(pick, 1000.0));
-            engine.settle();
+            engine.take_in();
         }
     }
     trials
@@ -126,7 +126,7 @@ fn offered(engine: &Engine, case: &Arc<Case>) {
     };
     while case.published.read().1.offer().is_none() {
         engine.observe(case, sample(serves, 1000.0));
-        engine.settle();
+        engine.take_in();
     }
 }
 
@@ -172,7 +172,7 @@ fn who_is_barred_is_not_picked() {
                     assert!(!before || pick.candidate == 0, "{pick:?}");
                     if pick.calls > 0 {
                         engine.observe(&seat.case, sample(pick, 1000.0));
-                        engine.settle();
+                        engine.take_in();
                     }
                 }
             })
@@ -278,13 +278,13 @@ fn samples_are_learned_or_counted_as_dropped() {
                 for _ in 0..5 {
                     engine.observe(&case, sample(pick, 1000.0));
                 }
-                engine.settle();
+                engine.take_in();
             })
         });
         for thread in threads {
             thread.join().unwrap();
         }
-        engine.settle();
+        engine.take_in();
         assert!(!engine.is_behind());
         let learned = engine.learned(&case).tally(0).unwrap().samples();
         assert_eq!(learned + engine.losses().0, 15);

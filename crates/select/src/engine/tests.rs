@@ -92,7 +92,7 @@ fn what_is_learned_changes_what_is_picked() {
         if pick.calls > 0 {
             engine.observe(&seat.case, sample(pick, times[pick.candidate]));
         }
-        engine.settle();
+        engine.take_in();
     }
     assert_eq!(seat.pick().unwrap().candidate, 1);
     // Short calls are seldom timed, and all of them are counted.
@@ -122,13 +122,13 @@ fn a_trial_is_two_calls_of_one_thread() {
             assert!(second.calls > 0);
             // While it is under way it is not offered again.
             engine.observe(&mine.case, sample(between, 1000.0));
-            engine.settle();
+            engine.take_in();
             assert_ne!(mine.pick().unwrap().trial, Some(serial));
             engine.observe(&mine.case, sample(second, 950.0));
         } else {
             engine.observe(&mine.case, sample(second, 1000.0));
         }
-        engine.settle();
+        engine.take_in();
     }
     assert!(trials > 0);
 }
@@ -178,7 +178,7 @@ fn a_full_queue_learns_or_counts_what_it_drops() {
     }
     assert_eq!(engine.losses().0, 10);
     while engine.is_behind() {
-        engine.settle();
+        engine.take_in();
     }
     let learned = engine.learned(&seat.case);
     assert_eq!(learned.tally(0).unwrap().samples(), QUEUE as u64 + 10);
@@ -204,7 +204,7 @@ fn two_threads_lose_nothing() {
             };
             engine.at_seat(Key::of(name), &mut (), made, call).unwrap();
             if i % 1000 == 0 {
-                engine.settle();
+                engine.take_in();
             }
             if i == CALLS / 2 {
                 engine.renew();
@@ -220,7 +220,7 @@ fn two_threads_lose_nothing() {
         thread.join().unwrap();
     }
     while engine.is_behind() {
-        engine.settle();
+        engine.take_in();
     }
     let cases = engine.cases();
     let calls: u64 = cases.iter().map(|case| case.calls()).sum();
@@ -284,7 +284,7 @@ fn a_trial_ends_when_who_is_tried_is_barred() {
             break;
         }
         engine.observe(&seat.case, sample(pick, 1000.0));
-        engine.settle();
+        engine.take_in();
     }
     assert_eq!(tried, Some(0));
     engine.bar(&seat.case, 0, true);
@@ -358,7 +358,7 @@ fn a_shadow_learns_and_changes_nothing() {
         let pick = seat.pick().unwrap();
         assert_eq!((pick.candidate, pick.trial), (0, None));
         engine.observe(&seat.case, sample(pick, 1e6));
-        engine.settle();
+        engine.take_in();
     }
     assert!(engine.learned(&seat.case).tally(0).unwrap().samples() > 90);
     // Only who fails is replaced, and nobody is tried even then.

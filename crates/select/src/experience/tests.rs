@@ -153,15 +153,35 @@ fn models_fitted_beside_are_taken_over() {
     let late = experience.meet(problem(60.0), vec![true; 3]);
     experience.observe(late, 0, ln_t(0, 60.0) + 1.0);
     experience.leave(late);
+    // And something that was seen before turns out otherwise.
+    let first = ProblemId(0);
+    let y = ln_t(0, sizes().next().unwrap());
+    experience.observe(first, 0, y + 2.0);
     let fits = experience.fits();
     beside.refit();
     experience.adopt(beside.clone());
     assert_eq!(experience.fits(), fits + 1);
     let off = experience.seen.last().unwrap().errors[0].time.unwrap();
+    let early = experience.seen[0].errors[0].time.unwrap();
+    assert!((early - 2.0).abs() < 0.3, "{early}");
     assert!((off - 1.0).abs() < 0.2, "{off}");
     let foresee = |experience: &mut Experience| {
         let id = experience.meet(problem(500.0), vec![true; 2]);
         experience.outlook(id)[1].unwrap().time.mean
     };
     assert!((foresee(&mut experience) - foresee(&mut beside)).abs() < 0.05);
+}
+
+#[test]
+fn a_small_memory_keeps_the_latest() {
+    let mut experience = Experience::with_capacity(1, 100);
+    for size in sizes().chain(sizes()) {
+        let id = experience.meet(problem(size), vec![true]);
+        experience.observe(id, 0, ln_t(0, size));
+        leave(&mut experience, id);
+        assert!(experience.seen.len() <= 100);
+    }
+    let id = experience.meet(problem(100.0), vec![true]);
+    let outlook = experience.outlook(id)[0].unwrap();
+    assert!(outlook.fitted && (outlook.time.mean - ln_t(0, 100.0)).abs() < 0.3);
 }

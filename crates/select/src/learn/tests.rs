@@ -445,3 +445,45 @@ fn what_stays_slow_is_asked_ever_more_seldom() {
     }
     assert!(asked[0] >= 1 && asked[4] <= 1, "{asked:?}");
 }
+
+/// One that cannot be paid for must not keep others from their trials.
+#[test]
+fn who_is_too_dear_to_be_asked_again_stands_in_nobodys_way() {
+    let mut found = 0;
+    for seed in 0..10 {
+        let times = [(1e6, 1e6), (3e6, 3e6), (3e6, 3e6), (3e6, 3e6), (3e6, 1.3e6)];
+        let mut program = Program::new(Policy::Bandit, &times);
+        program.random = Pcg64Mcg::seed_from_u64(seed);
+        program.rules.budget.share = 0.02;
+        for _ in 0..30 {
+            program.call();
+        }
+        program.times[0] = 3e8;
+        for _ in 0..20_000 {
+            program.call();
+        }
+        found += usize::from(program.serves() == 4);
+    }
+    assert!(found >= 9, "found {found} times of 10");
+}
+
+/// Of others a time is expected, of one only a hint is known: it is not taken to need a nanosecond.
+#[test]
+fn who_is_only_hinted_at_is_taken_to_be_like_those_of_whom_more_is_known() {
+    let rules = Rules::default();
+    let fact = |expected: Option<f64>, hinted: f64| Facts {
+        expected: expected.map(|time: f64| Expected {
+            mean: time.ln(),
+            sd: 0.3,
+        }),
+        modelled: None,
+        hinted,
+        workspace: 0,
+        efficiency: None,
+    };
+    let learned = Learned::new([fact(Some(1e6), 0.0), fact(None, 0.0)], &rules);
+    assert_eq!(learned.choice().unwrap().serves, 0);
+    let better = Learned::new([fact(Some(1e6), 2.0), fact(None, 0.0)], &rules);
+    let mean = better.beliefs()[1].mean;
+    assert!((mean - (1e6f64.ln() - 2.0)).abs() < 1e-9);
+}

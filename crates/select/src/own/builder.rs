@@ -212,7 +212,8 @@ impl<I: ?Sized, R> Builder<I, R> {
         self.add(name, Box::new(move |input: &mut I| Ok(run(input))))
     }
 
-    /// One that may fail; it does not run again once it did, unless the reference fails on the same input.
+    /// One that may fail; it does not run again once it did. Where a copy of the input was kept ([`restoring`](Self::restoring), or
+    /// the call was verified) and the reference fails on it as well, the fault was the input's, and the variant stays.
     pub fn try_variant<E: fmt::Display>(
         self,
         name: &str,

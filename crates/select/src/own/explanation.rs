@@ -75,13 +75,13 @@ impl<I: ?Sized, R> Operation<I, R> {
         let case = |(): &mut (), seat: &Seat| Arc::clone(&seat.case);
         let key = self.key(&features);
         let Ok(case) = self.shared.engine.at_seat(key, &mut (), made, case);
-        self.shared.settle();
+        self.shared.take_in_all();
         Ok(self.explanation(&case, features))
     }
 
     /// The same for every case that was met and is not forgotten, in the order of their features.
     pub fn learned(&self) -> Vec<Explanation> {
-        self.shared.settle();
+        self.shared.take_in_all();
         let mut cases: Vec<(Features, Arc<Case>)> = self
             .cases_of_it()
             .filter_map(|case| Some((case.own()?.features, case)))

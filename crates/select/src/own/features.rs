@@ -1,6 +1,6 @@
 //! What matters about an input, in buckets: inputs that fall in the same ones are one case.
 //!
-//! A case learns from its own calls alone, so buckets must be wide enough to be met often and narrow enough that one
+//! A case learns mostly from its own calls, so buckets must be wide enough to be met often and narrow enough that one
 //! variant is the best all over. Sizes get four buckets per doubling: within one they differ by a quarter at most, which is about
 //! what times differ by anyway, while the points where one algorithm overtakes another lie factors apart. Up to eight every
 //! size stands alone. Shares get tenths, and exactly one is apart: wholly sorted is another case than nearly so.

@@ -300,7 +300,9 @@ fn learner(shared: Arc<Shared>) -> Result<JoinHandle<()>, std::io::Error> {
     let work = move || {
         let mut rest = SHORTEST_REST;
         while !shared.stop.load(Ordering::Acquire) {
-            rest = match shared.engine.settle() {
+            let taken = shared.engine.take_in();
+            shared.engine.study();
+            rest = match taken {
                 0 => (2 * rest).min(LONGEST_REST),
                 _ => SHORTEST_REST,
             };

@@ -223,7 +223,7 @@ impl Selector {
             let mut go_on = |rounds, racing| tell(false, rounds, racing).is_continue();
             let (measured, finished) = shared.race(workload, options, &mut go_on)?;
             all.extend(measured);
-            self.settle();
+            shared.take_in_all();
             if !finished {
                 break;
             }

@@ -65,7 +65,11 @@ fn the_first_is_served_as_declared_and_then_by_what_is_known() {
     assert!(left >= 0.0 && stream.ledger().spent_ns() > 0.0);
     let visit = stream.meet(problem(20.0), vec![true; 3]).unwrap();
     assert_eq!(visit.choice().reason, Reason::Modelled);
-    assert!(visit.outlook().iter().all(Option::is_some));
+    drop(visit);
+    let alone = stream
+        .meet(problem(20.0), vec![false, true, false])
+        .unwrap();
+    assert_eq!(alone.choice().reason, Reason::OnlyCandidate);
 }
 
 #[test]
