@@ -1,7 +1,7 @@
 //! What one problem has in common with others.
 //!
 //! Workloads that were never measured are expected to behave like those that were. For that a workload is seen as numbers: its
-//! sizes, the work that follows from them, and how often two goes into them. Problems of one [kind](Problem::kind) have
+//! sizes, the work that follows from them, and how often two goes into them. Problems of one [kind](kind()) have
 //! the same words and other numbers, so their numbers can be held against each other.
 
 use std::hash::{Hash, Hasher};

@@ -1,7 +1,7 @@
 //! Problems that come once each, and are measured one run at a time.
 //!
 //! The [`Selector`](crate::Selector) meets the same workloads again and again. Where every problem is new, what is known
-//! of others is all there is: a [`Stream`] serves each by its [`Policy`](crate::Policy) on what experience leads
+//! of others is all there is: a [`Stream`] serves each by its [`Policy`] on what experience leads
 //! to expect, learns from the time, and buys further runs of the same problem while the budget lets it. It runs nothing by
 //! itself: whoever owns it says how long things took, so recorded times do as well as a machine.
 
