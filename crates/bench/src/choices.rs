@@ -166,6 +166,8 @@ pub struct Scores {
 pub struct Choices {
     /// The machine.
     pub machine: Fingerprint,
+    /// Threads that a kernel may use at the most.
+    pub threads: u32,
     /// Seed of the order in which kernels were registered, of operands and orders.
     pub seed: u64,
     /// Time for each shape.
@@ -311,6 +313,7 @@ pub fn choices(
         .map(|one| format!("{} on {}: {}", one.kernel, one.workload, one.evidence));
     Ok(Choices {
         machine: Fingerprint::of(machine),
+        threads: machine.usable_threads(),
         seed: options.seed,
         budget_per_shape_s: options.budget.as_secs_f64(),
         allow_reduced: options.allow_reduced,

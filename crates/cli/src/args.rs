@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use kernelwise_bench::{ChoicesOptions, Options as BenchOptions};
+use kernelwise_model::ModelKind;
 use kernelwise_probe::calibrate::CalibrateOptions;
 use kernelwise_select::Policy;
 use kernelwise_types::{DType, Technique};
@@ -55,6 +56,9 @@ pub(crate) enum Command {
     /// Play recorded times back to the learner, and say how well it would have chosen
     #[command(subcommand)]
     Replay(Replay),
+    /// Say how well models of times predict, and choose
+    #[command(subcommand)]
+    Model(Model),
     /// Race kernels against each other and against other libraries
     #[command(subcommand)]
     Bench(Bench),
@@ -171,6 +175,11 @@ pub(crate) struct BenchChoices {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
 
+    /// Threads a kernel may use at the most; all by default. On a busy machine one tells more: whether a second
+    /// thread helps then changes from moment to moment
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) threads: Option<u32>,
+
     /// Seconds for each shape; those expected to take longer are skipped
     #[arg(long, value_name = "SECONDS", default_value_t = ChoicesOptions::default().budget.as_secs_f64(), value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) max_seconds_per_shape: f64,
@@ -247,6 +256,43 @@ const REPLAY_NOTES: &str = "\
 Every problem comes once, in a random order. The learner sees what it is like and the times of what it
 chooses to run. Beside it: the same with a fifth of the budget, the best fixed order of preference in
 hindsight, a tuner that runs everything once per bucket of sizes, and the best there is.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Model {
+    /// Fit every type of model to half of a record and let it choose for the other half
+    Evaluate(ModelEvaluate),
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = MODEL_EVALUATE_NOTES)]
+pub(crate) struct ModelEvaluate {
+    /// The record: times of convolution algorithms, comma-separated, plain or compressed by gzip
+    #[arg(long, value_name = "FILE")]
+    pub(crate) find_db: PathBuf,
+
+    /// Seed of the halves and the models
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Only so many problems, both halves together
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: Option<u32>,
+
+    /// Types of models, by default all
+    #[arg(long, value_delimiter = ',', default_values = ModelKind::NAMES, value_parser = PossibleValuesParser::new(ModelKind::NAMES))]
+    pub(crate) models: Vec<String>,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+// One paragraph: clap breaks it where the terminal ends.
+const MODEL_EVALUATE_NOTES: &str = "\
+A model per algorithm learns ln of the time over the work, with all times of one half of the problems known. The slowdown is that of its \
+choices in the other half over the best recorded, a geometric mean. `in 90 %` is the share of times within their 90 % intervals; \
+median and p90 are factors between predicted and recorded times. `with slowdowns` has a second model beside the first, as the selector has, \
+and is shown if it chooses better.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Demo {

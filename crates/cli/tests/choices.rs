@@ -28,6 +28,8 @@ fn choosers_are_held_against_the_oracle() {
         "softmax",
         "--limit",
         "4",
+        "--threads",
+        "1",
         "--max-seconds-per-shape",
         "0.3",
         "--seed",
@@ -46,6 +48,7 @@ fn choosers_are_held_against_the_oracle() {
     let skipped = figures["skipped"].as_array().unwrap();
     assert_eq!(shapes.len() + skipped.len(), 4);
     assert!(!shapes.is_empty());
+    assert_eq!(figures["threads"], 1);
     for shape in shapes {
         let name = shape["workload"].as_str().unwrap();
         assert!(
@@ -122,6 +125,9 @@ fn what_is_not_there_is_told() {
         "{}",
         text(&unknown.stderr)
     );
+    let many = run(&["--threads", "9999"]);
+    assert_eq!(many.status.code(), Some(2));
+    assert!(text(&many.stderr).contains("is more than"));
     let missing = run(&["--shapes", "nowhere.csv"]);
     assert_eq!(missing.status.code(), Some(1));
     assert!(text(&missing.stderr).contains("nowhere.csv"));

@@ -3,7 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::boost::{Boosting, Ensemble, FitError};
+use crate::regress::{FitError, Predict, Regressor};
 use crate::table::{Table, WidthMismatch};
 
 /// The error of a model on rows it was not fitted to, in the unit of the target. Where targets are logarithms
@@ -24,7 +24,7 @@ pub struct HeldOut {
 
 impl HeldOut {
     /// Asks the model about every row of a table it has not seen.
-    pub fn of(model: &Ensemble, unseen: &Table) -> Result<Self, WidthMismatch> {
+    pub fn of(model: &dyn Predict, unseen: &Table) -> Result<Self, WidthMismatch> {
         let (mut sizes, mut sum, mut squares, mut total) = (Vec::new(), 0.0, 0.0, 0.0);
         for (features, target, weight) in unseen.rows() {
             let error = f64::from(model.predict(features)?) - f64::from(target);
@@ -53,7 +53,7 @@ impl HeldOut {
     /// Keeps about this share of the rows back, drawn by the seed, fits the rest and asks about what was kept.
     /// A share outside 0 to 1 is brought into it; one that leaves nothing to fit is [`FitError::Empty`].
     pub fn split(
-        boosting: &Boosting,
+        settings: &dyn Regressor,
         table: &Table,
         share: f64,
         seed: u64,
@@ -68,13 +68,14 @@ impl HeldOut {
             };
             part.push_weighted(features, target, weight)?;
         }
-        Ok(Self::of(&boosting.fit(&seen, seed)?, &unseen)?)
+        Ok(Self::of(settings.train(&seen, seed)?.as_ref(), &unseen)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::boost::Boosting;
 
     #[test]
     fn figures_of_a_model_that_always_says_two() {

@@ -24,9 +24,10 @@
 //! 1. **Collect.** A [`Table`] takes rows one at a time and refuses what cannot be learned from, so
 //!    that nothing later has to ask.
 //! 2. **Fit.** [`Boosting`] holds the settings and grows an [`Ensemble`] of trees; [`boost`] says how.
-//!    Same table, same settings, same seed: same trees, on every machine.
-//! 3. **Check.** [`HeldOut`] tells the error on rows that were kept back.
-//! 4. **Keep.** An [`Ensemble`] is what is written to a file; reading one back checks it.
+//!    It is the default. [`Ridge`], [`DecisionTree`], [`Forest`], [`Perceptron`] and [`SupportVectors`] are there to be
+//!    held against it, and [`Regressor`] is open to models from elsewhere. Same table, same settings, same seed: same model.
+//! 3. **Check.** [`HeldOut`] tells the error on rows that were kept back; [`Conformal`] makes intervals of it.
+//! 4. **Keep.** [`Fitted`] is what is written to a file; reading one back checks it.
 //! 5. **Ask.** [`Flat`] is the same model laid out for the call path: no branches, no allocation,
 //!    the same answers bit for bit.
 //!
@@ -34,9 +35,24 @@
 #![forbid(unsafe_code)]
 
 pub mod boost;
+mod conformal;
+mod forest;
 mod held_out;
+mod perceptron;
+mod regress;
+mod ridge;
+mod saved;
+mod scale;
+mod support;
 mod table;
 
-pub use boost::{Boosting, Ensemble, FitError, Flat, InvalidEnsemble};
+pub use boost::{Boosting, Ensemble, Flat, InvalidEnsemble};
+pub use conformal::{CalibrateError, Conformal, Interval};
+pub use forest::{DecisionTree, Forest};
 pub use held_out::HeldOut;
+pub use perceptron::{Network, Perceptron};
+pub use regress::{FitError, ModelKind, Predict, Regressor, UnknownModel};
+pub use ridge::{Linear, Ridge};
+pub use saved::{Fitted, InvalidModel, ModelFileError};
+pub use support::{SupportVectors, Waves};
 pub use table::{RowError, Table, WidthMismatch};

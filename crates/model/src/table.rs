@@ -125,7 +125,7 @@ impl Table {
     }
 
     /// The column of one feature.
-    pub(crate) fn column(&self, feature: usize) -> impl Iterator<Item = f32> {
+    pub(crate) fn column(&self, feature: usize) -> impl Iterator<Item = f32> + Clone {
         let values = self.features.iter().skip(feature);
         values.step_by(self.width.max(1)).copied()
     }

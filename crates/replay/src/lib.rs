@@ -22,13 +22,18 @@
 //! assert!(figures.trial_share < 0.11 && figures.budget_overruns == 0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`evaluate`] asks another question of the same record: which type of model predicts best, if half of the problems are known
+//! with all their times.
 #![forbid(unsafe_code)]
 
+mod evaluate;
 mod figures;
 mod find_db;
 mod others;
 mod replay;
 
+pub use evaluate::{Contender, EvaluateError, Evaluated, Evaluation, Progress, Watch, evaluate};
 pub use figures::Figures;
 pub use find_db::{FindDb, ReadError, Recorded};
 pub use others::{StaticOrder, first_in_bucket, oracle};

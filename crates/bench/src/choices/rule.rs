@@ -89,7 +89,7 @@ impl Preference {
                 .position(|family| variant == *family)
                 .or_else(|| {
                     let of = |family: &&str| variant.strip_prefix(*family)?.strip_prefix('-');
-                    families.clone().position(|family| of(&family).is_some())
+                    families.clone().position(|family| of(family).is_some())
                 });
             let family = family.unwrap_or(self.families.len());
             let mut instructions = INSTRUCTIONS.iter();

@@ -24,6 +24,16 @@ use crate::{interrupt, output};
 /// Calibrates, judges and prints.
 pub(crate) fn run(args: &args::BenchChoices) -> Result<(), Failure> {
     let machine = kernelwise_probe::machine();
+    let machine = match args.threads {
+        Some(threads) if threads > machine.usable_threads() => {
+            return Err(Failure::Usage(anyhow!(
+                "--threads {threads} is more than the {} this process may use",
+                machine.usable_threads()
+            )));
+        }
+        Some(threads) => machine.with_threads(threads),
+        None => machine,
+    };
     let mut random = Pcg64::seed_from_u64(args.seed);
     let shapes = shapes(args, &machine, &mut random)?;
     let cancel = interrupt::flag()?;

@@ -1,6 +1,6 @@
 //! One file per verb.
 
-use crate::args::{Args, Bench, Command, Demo, Replay};
+use crate::args::{Args, Bench, Command, Demo, Model, Replay};
 use crate::exit::Failure;
 
 mod asked;
@@ -15,6 +15,7 @@ mod generated;
 mod hits;
 mod kernels;
 mod learn;
+mod model;
 mod probe;
 mod replay;
 mod watch;
@@ -32,6 +33,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Explain(asked) => explain::explain(&asked),
         Command::Demo(Demo::Drift(drift)) => demo::drift(&drift),
         Command::Replay(Replay::FindDb(record)) => replay::find_db(&record),
+        Command::Model(Model::Evaluate(asked)) => model::evaluate_models(&asked),
         Command::Bench(Bench::Ops(ops)) => bench::run(&ops),
         Command::Bench(Bench::Select(select)) => hits::run(&select),
         Command::Bench(Bench::Choices(asked)) => choices::run(&asked),

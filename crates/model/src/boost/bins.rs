@@ -14,6 +14,8 @@ pub(super) struct Bins {
     columns: Vec<Column>,
     /// Row by row, one code per column.
     codes: Vec<u16>,
+    /// The same, column by column: who asks for one code of many rows finds them close together.
+    turned: Vec<u16>,
 }
 
 /// A feature that tells rows apart.
@@ -66,7 +68,15 @@ impl Bins {
                 column.first + below as u16
             }));
         }
-        Self { columns, codes }
+        let mut turned = Vec::with_capacity(codes.len());
+        for column in 0..columns.len() {
+            turned.extend(codes.iter().skip(column).step_by(columns.len()));
+        }
+        Self {
+            columns,
+            codes,
+            turned,
+        }
     }
 
     /// How many features tell rows apart.
@@ -82,6 +92,12 @@ impl Bins {
     /// One of the features.
     pub(super) fn column(&self, index: usize) -> &Column {
         &self.columns[index]
+    }
+
+    /// The codes of one feature, row by row.
+    pub(super) fn codes(&self, column: usize) -> &[u16] {
+        let rows = self.turned.len() / self.columns.len().max(1);
+        &self.turned[column * rows..(column + 1) * rows]
     }
 
     /// The codes of a row, one per feature that tells rows apart.
@@ -177,6 +193,8 @@ mod tests {
         assert_eq!((bins.width(), bins.len()), (2, 6));
         assert_eq!(bins.row(0), [2, 3]);
         assert_eq!(bins.row(1), [0, 5]);
+        assert_eq!(bins.codes(0), [2, 0, 1]);
+        assert_eq!(bins.codes(1), [3, 5, 4]);
         assert_eq!(bins.column(1).feature, 2);
         assert_eq!(bins.column(1).threshold(3), -4.0);
     }

@@ -7,6 +7,7 @@
 //! those of the [`Ensemble`] bit for bit.
 
 use super::tree::{Ensemble, Node, Tree};
+use crate::regress::Predict;
 use crate::table::WidthMismatch;
 
 /// Trees descended side by side.
@@ -90,6 +91,16 @@ impl Flat {
 
     /// How many features a row has.
     pub fn width(&self) -> usize {
+        self.width
+    }
+}
+
+impl Predict for Flat {
+    fn predict(&self, features: &[f32]) -> Result<f32, WidthMismatch> {
+        self.predict(features)
+    }
+
+    fn width(&self) -> usize {
         self.width
     }
 }

@@ -109,6 +109,8 @@ pub(super) struct Grower<'a> {
     /// Arrays of sums that are not in use.
     spare: Vec<Vec<Sum>>,
     aside: Vec<u32>,
+    /// What the last tree says of the rows it was grown on.
+    answers: Vec<f32>,
 }
 
 /// What is the same for all nodes of a tree.
@@ -125,6 +127,7 @@ impl<'a> Grower<'a> {
             settings,
             spare: Vec::new(),
             aside: Vec::new(),
+            answers: vec![0.0; weights.len()],
         }
     }
 
@@ -139,6 +142,11 @@ impl<'a> Grower<'a> {
         }
         self.node(&task, &mut rows, total, sums, 0, &mut nodes);
         CodeTree(nodes)
+    }
+
+    /// What the last tree says of a row it was grown on.
+    pub(super) fn answer(&self, row: usize) -> f32 {
+        self.answers[row]
     }
 
     /// Adds the node of these rows and all below it; answers where it is.
@@ -160,7 +168,13 @@ impl<'a> Grower<'a> {
         };
         nodes.push(CodeNode::Leaf(value as f32));
         let Some(split) = self.best(task, total, &sums) else {
-            self.spare.push(sums);
+            for &row in rows.iter() {
+                self.answers[row as usize] = value as f32;
+            }
+            // The empty arrays at the lowest level would only be in the way.
+            if !sums.is_empty() {
+                self.spare.push(sums);
+            }
             return here as u32;
         };
 
@@ -256,6 +270,10 @@ impl<'a> Grower<'a> {
             // Nothing is above the last code.
             for (code, &sum) in codes.clone().zip(&sums[codes.start..codes.end - 1]) {
                 low.add(sum);
+                // Without rows of this code the question is the one before.
+                if sum.weight == 0.0 {
+                    continue;
+                }
                 let high = total.minus(low);
                 if low.weight < least || low.weight <= 0.0 {
                     continue;
@@ -279,18 +297,19 @@ impl<'a> Grower<'a> {
 
     /// Puts the rows that go left first, both parts in their old order; answers where the second begins.
     fn partition(&mut self, rows: &mut [u32], split: Split) -> usize {
-        self.aside.clear();
-        let mut kept = 0;
+        self.aside.resize(rows.len(), 0);
+        let codes = self.bins.codes(split.column);
+        let (mut kept, mut moved) = (0, 0);
         for index in 0..rows.len() {
             let row = rows[index];
-            if self.bins.row(row as usize)[split.column] > split.code {
-                self.aside.push(row);
-            } else {
-                rows[kept] = row;
-                kept += 1;
-            }
+            // Written to both places, one of which moves on: which one is a coin toss to the processor, and no branch.
+            let above = codes[row as usize] > split.code;
+            rows[kept] = row;
+            self.aside[moved] = row;
+            kept += usize::from(!above);
+            moved += usize::from(above);
         }
-        rows[kept..].copy_from_slice(&self.aside);
+        rows[kept..].copy_from_slice(&self.aside[..moved]);
         kept
     }
 }

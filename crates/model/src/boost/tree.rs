@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::flat::Flat;
+use crate::regress::Predict;
 use crate::table::WidthMismatch;
 
 /// A fitted model: a base value and trees whose answers are added to it.
@@ -111,6 +112,16 @@ impl Ensemble {
 
     pub(super) fn trees(&self) -> &[Tree] {
         &self.trees
+    }
+}
+
+impl Predict for Ensemble {
+    fn predict(&self, features: &[f32]) -> Result<f32, WidthMismatch> {
+        self.predict(features)
+    }
+
+    fn width(&self) -> usize {
+        self.width
     }
 }
 
