@@ -92,10 +92,17 @@ fn people_get_a_table() {
     let output = run(&["--find-db", path, "--models", "ridge,boosted-trees-small"]);
     let out = text(&output.stdout);
     assert!(
-        output.status.success() && out.starts_with("300 problems to learn from, 300 to choose for\n"),
+        output.status.success()
+            && out.starts_with("300 problems to learn from, 300 to choose for\n"),
         "{out}"
     );
-    for word in ["slowdown", "ridge", "boosted-trees-small", "static order", "oracle"] {
+    for word in [
+        "slowdown",
+        "ridge",
+        "boosted-trees-small",
+        "static order",
+        "oracle",
+    ] {
         assert!(out.contains(word), "{word} in {out}");
     }
     assert!(!out.contains("perceptron"), "{out}");
@@ -113,7 +120,11 @@ fn what_cannot_be_evaluated_says_why() {
         assert_eq!(text(&output.stdout), "");
     };
     fails(&["--find-db", "no-such-file.csv"], 4, "no-such-file.csv");
-    fails(&["--find-db", path, "--models", "lasso"], 2, "boosted-trees");
+    fails(
+        &["--find-db", path, "--models", "lasso"],
+        2,
+        "boosted-trees",
+    );
     fails(&["--find-db", path, "--limit", "1"], 1, "cannot be halved");
     fails(&[], 2, "--find-db");
     let mut broken = tempfile::NamedTempFile::new().unwrap();

@@ -61,7 +61,9 @@ impl Interval {
 #[non_exhaustive]
 pub enum CalibrateError {
     /// The errors seen are too few for the share.
-    #[error("{rows} rows are too few for intervals that hold {share} of all: keep at least {least} back")]
+    #[error(
+        "{rows} rows are too few for intervals that hold {share} of all: keep at least {least} back"
+    )]
     TooFew {
         /// Rows kept back.
         rows: usize,
@@ -132,10 +134,15 @@ impl Conformal {
             }
         }
         let model = ERROR_MODEL.fit(&seen, SEED).ok()?.flatten();
-        let expected = unseen.iter().map(|(features, _)| expected(&model, features));
+        let expected = unseen
+            .iter()
+            .map(|(features, _)| expected(&model, features));
         let expected = expected.collect::<Result<Vec<f64>, _>>().ok()?;
         let ratios = unseen.iter().zip(&expected);
-        let reach_scaled = reach(ratios.map(|((_, error), scale)| error / scale).collect(), share);
+        let reach_scaled = reach(
+            ratios.map(|((_, error), scale)| error / scale).collect(),
+            share,
+        );
         let reach_uniform = reach(unseen.iter().map(|(_, error)| *error).collect(), share);
         let (reach, uniform) = (reach_scaled.ok()?, reach_uniform.ok()?);
         let mean = reach * expected.iter().sum::<f64>() / expected.len() as f64;
@@ -225,7 +232,10 @@ mod tests {
             width += interval.width();
             count += 1;
         }
-        (f64::from(held as u32) / f64::from(count), width / f64::from(count))
+        (
+            f64::from(held as u32) / f64::from(count),
+            width / f64::from(count),
+        )
     }
 
     #[test]
@@ -265,7 +275,17 @@ mod tests {
         assert!((0.46..=0.54).contains(&all), "{all}");
         assert!(Conformal::calibrate(&First, &noisy(9, 0.0, 1)).is_ok());
         let few = Conformal::calibrate(&First, &noisy(8, 0.0, 1)).unwrap_err();
-        assert!(matches!(few, CalibrateError::TooFew { rows: 8, least: 9, .. }), "{few}");
+        assert!(
+            matches!(
+                few,
+                CalibrateError::TooFew {
+                    rows: 8,
+                    least: 9,
+                    ..
+                }
+            ),
+            "{few}"
+        );
         let none = Conformal::calibrate(&First, &Table::new(2));
         assert!(matches!(none, Err(CalibrateError::TooFew { rows: 0, .. })));
         for share in [0.0, 1.0, f64::NAN] {

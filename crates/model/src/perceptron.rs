@@ -230,7 +230,11 @@ impl Fit {
                     add_scaled(sums, *input, &self.blame);
                 }
                 if index > 0 {
-                    let blame = if active { dot(weights, &self.blame) } else { 0.0 };
+                    let blame = if active {
+                        dot(weights, &self.blame)
+                    } else {
+                        0.0
+                    };
                     self.blame_before.push(blame);
                 }
             }
@@ -434,7 +438,10 @@ mod tests {
                 };
                 let seen = (moved(1e-2) - moved(-1e-2)) / 2e-2;
                 let told = fit.slopes[layer].sum.weights[weight];
-                assert!((seen - told).abs() < 1e-3, "{layer} {weight}: {seen} {told}");
+                assert!(
+                    (seen - told).abs() < 1e-3,
+                    "{layer} {weight}: {seen} {told}"
+                );
             }
         }
     }

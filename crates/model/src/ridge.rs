@@ -120,7 +120,9 @@ fn solve(matrix: &mut [f64], vector: &mut [f64]) {
         vector[i] = (vector[i] - known) / matrix[i * size + i];
     }
     for i in (0..size).rev() {
-        let known: f64 = (i + 1..size).map(|k| matrix[k * size + i] * vector[k]).sum();
+        let known: f64 = (i + 1..size)
+            .map(|k| matrix[k * size + i] * vector[k])
+            .sum();
         vector[i] = (vector[i] - known) / matrix[i * size + i];
     }
     for value in vector {

@@ -40,7 +40,9 @@ pub struct InvalidModel(pub(crate) String);
 #[non_exhaustive]
 pub enum ModelFileError {
     /// A later version of this crate wrote it.
-    #[error("the model is in format {found}, this program reads up to {FORMAT}: use a newer one, or fit it again from the records")]
+    #[error(
+        "the model is in format {found}, this program reads up to {FORMAT}: use a newer one, or fit it again from the records"
+    )]
     Newer {
         /// The format of the file.
         found: u32,

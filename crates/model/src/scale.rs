@@ -99,7 +99,10 @@ impl Scaling {
                 deviation,
             } = *column;
             if feature as usize >= self.width {
-                return Err(format!("column {index} is feature {feature} of {}", self.width));
+                return Err(format!(
+                    "column {index} is feature {feature} of {}",
+                    self.width
+                ));
             }
             let floor_is_fine = floor.is_none_or(|floor| floor > 0.0 && floor.is_finite());
             if !(floor_is_fine && mean.is_finite() && deviation.is_normal() && deviation > 0.0) {
@@ -130,7 +133,11 @@ impl Answer {
         let deviation = within(deviation);
         Self {
             mean: within(mean),
-            deviation: if deviation.is_normal() { deviation } else { 1.0 },
+            deviation: if deviation.is_normal() {
+                deviation
+            } else {
+                1.0
+            },
             // A straight line may go on for some way, not for ever.
             low: within(f64::from(low) - span),
             high: within(f64::from(high) + span),
@@ -183,7 +190,8 @@ fn spread(values: impl Iterator<Item = (f32, f32)> + Clone) -> (f64, f64) {
         total += f64::from(weight);
     }
     let mean = sum / total;
-    let squares = values.map(|(value, weight)| f64::from(weight) * (f64::from(value) - mean).powi(2));
+    let squares =
+        values.map(|(value, weight)| f64::from(weight) * (f64::from(value) - mean).powi(2));
     (mean, (squares.sum::<f64>() / total).sqrt())
 }
 

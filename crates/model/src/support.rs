@@ -13,9 +13,7 @@ use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
 use crate::boost::draw;
-use crate::regress::{
-    FitError, Predict, Regressor, check_settings, not_negative, positive, whole,
-};
+use crate::regress::{FitError, Predict, Regressor, check_settings, not_negative, positive, whole};
 use crate::saved::InvalidModel;
 use crate::scale::{Answer, Scaling, add_scaled, check_numbers, dot};
 use crate::table::{Table, WidthMismatch};

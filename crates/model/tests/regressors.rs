@@ -54,10 +54,17 @@ fn the_same_seed_gives_the_same_model_and_a_file_does_not_change_it() {
             assert_eq!(fast.predict(row).unwrap().to_bits(), answer, "{kind}");
         }
         assert_eq!(model.width(), 3);
-        let mismatch = WidthMismatch { expected: 3, given: 1 };
+        let mismatch = WidthMismatch {
+            expected: 3,
+            given: 1,
+        };
         assert_eq!(model.predict(&[1.0]), Err(mismatch), "{kind}");
     }
-    let drawn = [ModelKind::Forest, ModelKind::Perceptron, ModelKind::SupportVectors];
+    let drawn = [
+        ModelKind::Forest,
+        ModelKind::Perceptron,
+        ModelKind::SupportVectors,
+    ];
     for kind in drawn {
         assert_ne!(kind.fit(&seen, 5).unwrap(), kind.fit(&seen, 6).unwrap());
     }
@@ -69,7 +76,10 @@ fn damaged_and_newer_files_are_told_apart() {
         let text = kind.fit(&times(60, 1), 1).unwrap().to_json().unwrap();
         let newer = text.replacen("\"format\":1", "\"format\":2", 1);
         let refused = Fitted::from_json(&newer).unwrap_err();
-        assert!(matches!(refused, ModelFileError::Newer { found: 2 }), "{kind}");
+        assert!(
+            matches!(refused, ModelFileError::Newer { found: 2 }),
+            "{kind}"
+        );
         for length in [0, 1, text.len() / 2, text.len() - 1] {
             let refused = Fitted::from_json(&text[..length]).unwrap_err();
             assert!(matches!(refused, ModelFileError::Corrupt(_)), "{kind}");
@@ -164,7 +174,10 @@ fn a_model_from_outside_goes_through_the_same_door() {
     let contenders: [&dyn Regressor; 2] = [&Nearest, &ModelKind::Ridge];
     for settings in contenders {
         let error = HeldOut::split(settings, &times(600, 1), 0.2, 1).unwrap();
-        assert!(error.rows > 60 && error.rms < 0.8, "{settings:?}: {error:?}");
+        assert!(
+            error.rows > 60 && error.rms < 0.8,
+            "{settings:?}: {error:?}"
+        );
         assert_eq!(settings.most_rows(), usize::MAX);
     }
     let refused = Nearest.train(&Table::new(1), 1).unwrap_err();
@@ -177,7 +190,10 @@ fn names_lead_to_types_and_back() {
         assert_eq!(kind.name().parse::<ModelKind>().unwrap(), kind);
     }
     let unknown = "lasso".parse::<ModelKind>().unwrap_err().to_string();
-    assert!(unknown.contains("`lasso`") && unknown.contains("boosted-trees"), "{unknown}");
+    assert!(
+        unknown.contains("`lasso`") && unknown.contains("boosted-trees"),
+        "{unknown}"
+    );
 }
 
 /// Numbers of every size, with a taste for equal ones.
@@ -224,7 +240,11 @@ fn a_constant_target_is_answered_by_all() {
         table.push(&[i as f32, 1.0], -3.25).unwrap();
     }
     for kind in ModelKind::ALL {
-        let answer = kind.train(&table, 1).unwrap().predict(&[30.0, 2.0]).unwrap();
+        let answer = kind
+            .train(&table, 1)
+            .unwrap()
+            .predict(&[30.0, 2.0])
+            .unwrap();
         assert!((answer + 3.25).abs() < 1e-3, "{kind}: {answer}");
     }
 }

@@ -110,7 +110,14 @@ fn table(evaluation: &Evaluation) -> String {
 }
 
 const HEADINGS: [&str; 8] = [
-    "", "slowdown", "over 5 %", "in 90 %", "median", "p90", "fitted in", "asked in",
+    "",
+    "slowdown",
+    "over 5 %",
+    "in 90 %",
+    "median",
+    "p90",
+    "fitted in",
+    "asked in",
 ];
 
 fn row(model: &Evaluated) -> Vec<String> {

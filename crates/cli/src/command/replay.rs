@@ -16,8 +16,8 @@ use crate::args::{self, Format};
 use crate::exit::Failure;
 use crate::{interrupt, output};
 
-/// The part of the budget that the second run has.
-const LESS: f64 = 0.2;
+/// How many times smaller the budget of the second run is.
+const LESS: f64 = 5.0;
 
 #[derive(Debug, Serialize)]
 struct Played {
@@ -73,7 +73,7 @@ pub(crate) fn find_db(args: &args::ReplayFindDb) -> Result<(), Failure> {
     let mut comparisons = Vec::new();
     // Who runs everything asks no budget.
     if !matches!(policy, Policy::Exhaustive { .. }) {
-        let less = LESS * args.budget;
+        let less = args.budget / LESS;
         let figures = play(&record, &setup(less), "learning on less", cancel)?;
         comparisons.push(comparison(format!("{policy}, budget {less}"), figures));
     }

@@ -79,8 +79,8 @@ impl Default for Boosting {
 }
 
 impl Boosting {
-    /// What is worth it where a choice may take microseconds: 300 trees of depth 8, 0.1 of each. On recorded times of
-    /// convolutions they halve what the default leaves over.
+    /// What is worth it where a choice may take some microseconds: 300 trees of depth 8, 0.1 of each. On recorded times of
+    /// convolutions (MIOpen's find-db of gfx906) it chooses 4.2 % behind the best, the default 6.2 %.
     pub fn thorough() -> Self {
         Self {
             trees: 300,
