@@ -34,7 +34,7 @@ fn the_sort_of_ones_own_tells_what_it_learned() {
 fn products_tell_what_they_learned() {
     let mut out = Vec::new();
     let kw = kernelwise::Kernelwise::new().unwrap();
-    matmul::run(&mut out, &kw, &[[4, 4, 4], [1, 64, 16]], 20_000).unwrap();
+    matmul::run(&mut out, &kw, &[[4, 4, 4], [1, 64, 16]], 200_000_000).unwrap();
     let text = String::from_utf8(out).unwrap();
     for shape in [
         "matmul f32 4x4x4\n  runs cpu-matmul-",
