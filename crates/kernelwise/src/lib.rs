@@ -144,3 +144,8 @@ impl Kernelwise {
         self.selector.operation(name)
     }
 }
+
+/// The example of the front page, compiled and run with the others.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct FrontPage;

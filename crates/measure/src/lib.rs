@@ -55,8 +55,3 @@ pub use sampler::{Contender, Ending, Entry, Race, Sampler, Stop};
 pub use stats::{RatioInterval, Summary, ratio_interval};
 pub use verdict::{Comparison, Indifference, Verdict};
 pub use warning::Warning;
-
-/// The example of the front page, compiled and run with the others.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct FrontPage;
