@@ -66,17 +66,48 @@ pub type CountAllocations = fn(&mut dyn FnMut()) -> u64;
 /// Measures them, allocations where somebody counts.
 pub fn hits(machine: &Machine, allocations: Option<CountAllocations>) -> Result<Hits, HitsError> {
     let clock = TscClock::new();
-    let few = settled(machine, KERNELS[0])?;
+    let (few, large) = (settled(machine, KERNELS[0])?, settled(machine, KERNELS[1])?);
     let one = workload(64)?;
+    let plan = few.plan(&one)?;
+    let locked: RwLock<HashMap<Workload, usize>> = RwLock::new(HashMap::from([(one.clone(), 1)]));
+    let crowded = settled(machine, KERNELS[0])?;
+    let workloads: Result<Vec<Workload>, HitsError> = (1..=MANY_KEYS).map(workload).collect();
+    let workloads = workloads?;
+    // Meeting each, and learning enough of it that most calls need not be timed, is what the figure does not count.
+    for workload in &workloads {
+        settle(&crowded, workload)?;
+    }
+    crowded.settle();
+
     let mut hit = || {
         black_box(few.select(black_box(&one)).is_ok());
     };
-    let mut times = batches(&clock, &mut hit);
-    let plan = few.plan(&one)?;
     let mut planned = || {
         black_box(plan.choose());
     };
-    let plan_times = batches(&clock, &mut planned);
+    let mut among_many_kernels = || {
+        black_box(large.select(black_box(&one)).is_ok());
+    };
+    // One after the other, so that the caller's own memory is at hand; their places in the table are random anyway.
+    let mut at = 0;
+    let mut among_many_keys = || {
+        at = (at + 1) % MANY_KEYS;
+        black_box(crowded.select(&workloads[at]).is_ok());
+    };
+    let mut in_a_lock = || {
+        let map = locked.read();
+        black_box(map.map_or(0, |map| *map.get(black_box(&one)).unwrap_or(&0)));
+    };
+    let [mut times, plans, kernels, keys, locks] = in_turns(
+        &clock,
+        [
+            &mut hit,
+            &mut planned,
+            &mut among_many_kernels,
+            &mut among_many_keys,
+            &mut in_a_lock,
+        ],
+    );
     let allocs_per_hit = allocations.map(|count| {
         let mut many = || {
             for _ in 0..BATCH {
@@ -85,24 +116,15 @@ pub fn hits(machine: &Machine, allocations: Option<CountAllocations>) -> Result<
         };
         count(&mut many) as f64 / BATCH as f64
     });
-    let large = settled(machine, KERNELS[1])?;
-    let large_times = batches(&clock, &mut || {
-        black_box(large.select(black_box(&one)).is_ok());
-    });
-    let locked: RwLock<HashMap<Workload, usize>> = RwLock::new(HashMap::from([(one.clone(), 1)]));
-    let locked_times = batches(&clock, &mut || {
-        let map = locked.read();
-        black_box(map.map_or(0, |map| *map.get(black_box(&one)).unwrap_or(&0)));
-    });
     times.sort_by(f64::total_cmp);
     Ok(Hits {
         hit_ns_p50: times[times.len() / 2],
         hit_ns_p75: times[times.len() * 3 / 4],
-        plan_ns_p50: median(plan_times),
-        hit_64_kernels_ns_p50: median(large_times),
-        hit_many_keys_ns_p50: many_keys(&few, &clock)?,
+        plan_ns_p50: median(plans),
+        hit_64_kernels_ns_p50: median(kernels),
+        hit_many_keys_ns_p50: median(keys),
         many_keys: MANY_KEYS,
-        rwlock_ns_p50: median(locked_times),
+        rwlock_ns_p50: median(locks),
         speedup_2_threads: speedup([&few, &few], &one, &clock, machine),
         speedup_2_threads_apart: speedup([&few, &large], &one, &clock, machine),
         allocs_per_hit,
@@ -149,17 +171,22 @@ fn settle(selector: &Selector, workload: &Workload) -> Result<(), HitsError> {
     Ok(())
 }
 
-/// Nanoseconds per call, batch by batch; the first few warm up.
-fn batches(clock: &TscClock, call: &mut dyn FnMut()) -> Vec<f64> {
-    let mut times = Vec::with_capacity(BATCHES);
+/// Nanoseconds per call of each, batch by batch; the first few warm up. They take turns: where the machine's clock changes, it
+/// changes for all of them.
+fn in_turns<const N: usize>(clock: &TscClock, mut calls: [&mut dyn FnMut(); N]) -> [Vec<f64>; N] {
+    let mut times = [const { Vec::new() }; N];
     for batch in 0..BATCHES + 10 {
-        let start = clock.now();
-        for _ in 0..BATCH {
+        for (call, times) in calls.iter_mut().zip(&mut times) {
+            // Brings the table of its selector to the front.
             call();
-        }
-        let took = clock.now().saturating_sub(start);
-        if batch >= 10 {
-            times.push(took as f64 / BATCH as f64);
+            let start = clock.now();
+            for _ in 0..BATCH {
+                call();
+            }
+            let took = clock.now().saturating_sub(start);
+            if batch >= 10 {
+                times.push(took as f64 / BATCH as f64);
+            }
         }
     }
     times
@@ -170,32 +197,14 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// Choices for many workloads, each in its turn.
-fn many_keys(selector: &Selector, clock: &TscClock) -> Result<f64, HitsError> {
-    let workloads: Result<Vec<Workload>, HitsError> = (1..=MANY_KEYS).map(workload).collect();
-    let workloads = workloads?;
-    // Meeting each, and learning enough of it that most calls need not be timed, is what the figure does not count.
-    for workload in &workloads {
-        settle(selector, workload)?;
-    }
-    selector.settle();
-    // One after the other, so that the caller's own memory is at hand; their places in the table are random anyway.
-    let mut at = 0;
-    let times = batches(clock, &mut || {
-        at = (at + 1) % MANY_KEYS;
-        black_box(selector.select(&workloads[at]).is_ok());
-    });
-    Ok(median(times))
-}
-
-/// What two threads do at once over what one does, at the best of several tries: others use the machine too.
+/// What two threads do at once over what one does: the median of tries, each with one and two right after each other.
 fn speedup(
     selectors: [&Selector; 2],
     workload: &Workload,
     clock: &TscClock,
     machine: &Machine,
 ) -> Option<f64> {
-    const TRIES: usize = 9;
+    const TRIES: usize = 31;
     const CALLS: usize = 300_000;
     if machine.usable_threads() < 2 {
         return None;
@@ -222,11 +231,8 @@ fn speedup(
         });
         times.into_iter().max().unwrap_or(u64::MAX) as f64
     };
-    let best = |selectors: &[&Selector]| {
-        let tries = (0..TRIES).map(|_| timed(selectors));
-        tries.fold(f64::INFINITY, f64::min)
-    };
-    Some(2.0 * best(&selectors[..1]) / best(&selectors))
+    let ratio = |_| 2.0 * timed(&selectors[..1]) / timed(&selectors);
+    Some(median((0..TRIES).map(ratio).collect()))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 mod assumed;
 mod builder;
 mod calibrate;
+mod candidates;
 mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,24 +16,19 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
-use kernelwise_backend::{
-    DuplicateKernel, Fault, Host, HostKernel, ReferenceKernel, Setting, Terms, admit, prior,
-};
+use kernelwise_backend::{DuplicateKernel, Host, HostKernel, ReferenceKernel, Setting};
 use kernelwise_measure::Clock;
 use kernelwise_types::units::{Nanos, Share};
 use kernelwise_types::{
-    Calibration, Candidate, Decision, Estimate, Interval, KernelId, Machine, Numerics, Params,
-    Ranked, Reason, Refusal, Technique, Workload,
+    Calibration, Candidate, Decision, Estimate, Interval, KernelId, Numerics, Params, Ranked,
+    Reason, Refusal, Workload,
 };
 
-use crate::belief::Expected;
 use crate::budget::Ledger;
-use crate::engine::{Case, Engine, NewCase, Seat, lock};
+use crate::engine::{Case, Engine, Seat, lock};
 use crate::key::Key;
-use crate::kinds::Likeness;
-use crate::learn::{Event, Facts, Learned, Sample};
+use crate::learn::{Event, Learned, Sample};
 use crate::own::Registry;
-use crate::problem::{Problem, kind};
 use crate::statistics::{Slowdowns, Statistics};
 
 pub use builder::{BuildError, Builder, Mode, UnknownMode};
@@ -40,9 +36,6 @@ use calibrate::Turns;
 pub use calibrate::{CalibrateError, Ended, Measured, Progress, RaceOptions};
 pub(crate) use run::panic_words;
 pub use run::{Plan, RunError};
-
-/// How far off an expectation from the roofline may be, in ln t: a factor of e.
-const EXPECTED_SD: f64 = 1.0;
 
 /// Work up to which a result is held against the reference: steps of its innermost loop, some ten milliseconds.
 const VERIFIED_STEPS: u64 = 4_000_000;
@@ -215,11 +208,6 @@ impl Ticket {
     pub fn wants_time(&self) -> bool {
         self.calls > 0
     }
-
-    /// Whether it is a trial.
-    pub fn is_trial(&self) -> bool {
-        self.trial.is_some()
-    }
 }
 
 /// How a call went that the caller ran.
@@ -238,11 +226,6 @@ pub enum Went {
 }
 
 impl Selector {
-    /// The machine it chooses for.
-    pub fn machine(&self) -> Machine {
-        self.shared.host.load().machine().clone()
-    }
-
     /// Who computes a workload, for a caller who runs it and [reports](Self::report).
     #[inline]
     pub fn select(&self, workload: &Workload) -> Result<Ticket, SelectError> {
@@ -531,14 +514,6 @@ impl Case {
 }
 
 impl Entry {
-    /// The same on every workload of a kind: the kernel in its version, and the threads. Other parameters are the kernel's own
-    /// choice for the sizes at hand.
-    fn arm(&self, workload: &Workload, machine: &Machine) -> String {
-        let spec = self.kernel.spec();
-        let threads = prior::threads(&self.kernel.space(workload, machine), &self.setting);
-        format!("{} {} threads={threads}", spec.id, spec.version)
-    }
-
     fn candidate(&self) -> Candidate {
         Candidate {
             kernel: self.kernel.spec().id.clone(),
@@ -565,13 +540,6 @@ impl Shared {
         all
     }
 
-    fn terms<'a>(&self, host: &'a Host) -> Terms<'a> {
-        Terms {
-            numerics: self.numerics,
-            ..Terms::usual(host.machine())
-        }
-    }
-
     /// Everything that decides which kernels may run. Alignment counts up to what any of them asks for; without tensors it is
     /// taken to be enough.
     #[inline]
@@ -587,155 +555,6 @@ impl Shared {
         let case = |(): &mut (), seat: &Seat| Arc::clone(&seat.case);
         let key = self.key(workload, None);
         self.engine.at_seat(key, &mut (), made, case)
-    }
-
-    fn case(&self, workload: &Workload, alignment: Option<usize>) -> Result<NewCase, SelectError> {
-        let host = self.host.load_full();
-        let terms = self.terms(&host);
-        let operation = workload.operation();
-        let full = operation.to_string();
-        let forced = self
-            .forced
-            .get(&full)
-            .or_else(|| self.forced.get(operation.name()));
-        let (mut entries, mut refused) = (Vec::new(), Vec::new());
-        let mut words = Vec::new();
-        let mut last = None;
-        for kernel in host.kernels_for(workload) {
-            let id = kernel.spec().id.clone();
-            if forced.is_some_and(|forced| id.as_str() != forced) {
-                continue;
-            }
-            if kernel.spec().technique == Technique::Reference && forced.is_none() {
-                last = Some(kernel);
-                continue;
-            }
-            let settings = settings(kernel.as_ref(), workload, host.machine());
-            for setting in settings {
-                match admit(kernel.as_ref(), workload, alignment, &setting, &terms) {
-                    Ok(()) => entries.extend(self.entry(&kernel, setting, workload, &host)),
-                    Err(Fault::Refused { refusal, .. }) => {
-                        // Told once, whatever the number of threads.
-                        if words.last().is_none_or(|(known, _)| *known != id) {
-                            words.push((id.clone(), refusal.to_string()));
-                            refused.push((id.clone(), refusal));
-                        }
-                    }
-                    Err(other) => words.push((id.clone(), other.to_string())),
-                }
-            }
-        }
-        // A kernel that may run with one number of threads is not refused.
-        let entered = |id: &KernelId| entries.iter().any(|e: &Entry| e.kernel.spec().id == *id);
-        refused.retain(|(id, _)| !entered(id));
-        if let (Some(kernel), true) = (forced, entries.is_empty()) {
-            let reason = words.into_iter().map(|(_, why)| why).next();
-            return Err(SelectError::Forced {
-                kernel: kernel.clone(),
-                workload: workload.to_string(),
-                reason: reason.unwrap_or_else(|| "there is no such kernel for it".to_owned()),
-            });
-        }
-        // The reference computes what nobody else does.
-        if let (true, Some(reference)) = (entries.is_empty(), last) {
-            entries.extend(self.entry(&reference, Setting::NONE, workload, &host));
-        }
-        if entries.is_empty() {
-            return Err(SelectError::NoKernel {
-                workload: workload.to_string(),
-                refused: words,
-            });
-        }
-        let quarantined = lock(&self.quarantined);
-        let barred = entries.iter().map(|entry: &Entry| {
-            let spec = entry.kernel.spec();
-            quarantined.contains_key(&(spec.id.clone(), spec.version))
-        });
-        let barred = barred.collect();
-        drop(quarantined);
-        let facts = entries
-            .iter()
-            .map(|entry| self.facts(entry, workload, &host));
-        let facts = facts.collect();
-        let likeness = Likeness {
-            kind: kind(workload),
-            problem: Problem::of(workload),
-            arms: entries
-                .iter()
-                .map(|entry| entry.arm(workload, host.machine()))
-                .collect(),
-        };
-        Ok(NewCase {
-            name: workload.to_string(),
-            // Who learns nothing has nothing to compare with.
-            likeness: (self.mode != Mode::Frozen).then_some(likeness),
-            facts,
-            barred,
-            payload: Box::new(HostCase {
-                workload: workload.clone(),
-                entries,
-                refused,
-                forced: forced.is_some(),
-            }),
-        })
-    }
-
-    fn entry(
-        &self,
-        kernel: &Arc<dyn HostKernel>,
-        setting: Setting,
-        workload: &Workload,
-        host: &Host,
-    ) -> Option<Entry> {
-        let space = kernel.space(workload, host.machine());
-        let expected = match &self.calibration {
-            Some(calibration) => prior::estimate(
-                kernel.as_ref(),
-                workload,
-                &setting,
-                host.machine(),
-                calibration,
-            ),
-            None => Estimate::Unknown,
-        };
-        Some(Entry {
-            params: space.params(&setting).ok()?,
-            kernel: Arc::clone(kernel),
-            setting,
-            expected,
-            checked: AtomicU8::new(UNCHECKED),
-        })
-    }
-
-    fn facts(&self, entry: &Entry, workload: &Workload, host: &Host) -> Facts {
-        let expected_ns = entry.expected.time().map(|time| time.get().max(0.01));
-        let threads = prior::threads(
-            &entry.kernel.space(workload, host.machine()),
-            &entry.setting,
-        );
-        let bound = self.calibration.as_ref().and_then(|calibration| {
-            prior::roofline(workload, threads, host.machine(), calibration)
-        });
-        let on_assumed = prior::estimate(
-            entry.kernel.as_ref(),
-            workload,
-            &entry.setting,
-            host.machine(),
-            &self.assumed,
-        );
-        let hinted_ns = on_assumed.time().map_or(1.0, |time| time.get().max(0.01));
-        Facts {
-            expected: expected_ns.map(|time_ns| Expected {
-                mean: time_ns.ln(),
-                sd: EXPECTED_SD,
-            }),
-            modelled: None,
-            hinted: hinted_ns.ln(),
-            workspace: entry.kernel.workspace(workload, &entry.setting).0,
-            efficiency: bound
-                .zip(expected_ns)
-                .map(|(bound, time_ns)| bound.get() / time_ns),
-        }
     }
 
     fn nobody(&self, case: &Case) -> SelectError {
@@ -821,26 +640,6 @@ impl Shared {
             id.operation() == operation.name() || id.operation() == operation.to_string()
         });
     }
-}
-
-/// The settings a kernel takes part with: its own choice, with every number of threads it can use. What else there is
-/// to set is for tuning.
-fn settings(kernel: &dyn HostKernel, workload: &Workload, machine: &Machine) -> Vec<Setting> {
-    let space = kernel.space(workload, machine);
-    let usual = space.default_setting();
-    let mut settings = vec![usual];
-    let axis = space.axes().find(|(name, _)| *name == "threads");
-    for threads in axis.map_or(&[][..], |(_, axis)| axis.values()) {
-        // What is not named has its default.
-        let other = Params::new().with("threads", (*threads).into());
-        let other = other.ok().and_then(|params| space.setting(&params).ok());
-        if let Some(other) = other
-            && !settings.contains(&other)
-        {
-            settings.push(other);
-        }
-    }
-    settings
 }
 
 /// The reference for a workload, where there is one.

@@ -1,0 +1,210 @@
+//! Who may compute a workload, with which settings, and what is expected of each before it runs.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+
+use kernelwise_backend::{Fault, Host, HostKernel, Setting, Terms, admit, prior};
+use kernelwise_types::{Estimate, KernelId, Machine, Params, Technique, Workload};
+
+use super::{Entry, HostCase, Mode, SelectError, Shared, UNCHECKED};
+use crate::belief::Expected;
+use crate::engine::{NewCase, lock};
+use crate::kinds::Likeness;
+use crate::learn::Facts;
+use crate::problem::{Problem, kind};
+
+/// How far off an expectation from the roofline may be, in ln t: a factor of e.
+const EXPECTED_SD: f64 = 1.0;
+
+impl Entry {
+    /// The same on every workload of a kind: the kernel in its version, and the threads. Other parameters are the kernel's own
+    /// choice for the sizes at hand.
+    fn arm(&self, workload: &Workload, machine: &Machine) -> String {
+        let spec = self.kernel.spec();
+        let threads = prior::threads(&self.kernel.space(workload, machine), &self.setting);
+        format!("{} {} threads={threads}", spec.id, spec.version)
+    }
+}
+
+impl Shared {
+    fn terms<'a>(&self, host: &'a Host) -> Terms<'a> {
+        Terms {
+            numerics: self.numerics,
+            ..Terms::usual(host.machine())
+        }
+    }
+
+    /// The case of a workload: every kernel that may compute it.
+    pub(super) fn case(
+        &self,
+        workload: &Workload,
+        alignment: Option<usize>,
+    ) -> Result<NewCase, SelectError> {
+        let host = self.host.load_full();
+        let terms = self.terms(&host);
+        let operation = workload.operation();
+        let full = operation.to_string();
+        let forced = self
+            .forced
+            .get(&full)
+            .or_else(|| self.forced.get(operation.name()));
+        let (mut entries, mut refused) = (Vec::new(), Vec::new());
+        let mut words = Vec::new();
+        let mut last = None;
+        for kernel in host.kernels_for(workload) {
+            let id = kernel.spec().id.clone();
+            if forced.is_some_and(|forced| id.as_str() != forced) {
+                continue;
+            }
+            if kernel.spec().technique == Technique::Reference && forced.is_none() {
+                last = Some(kernel);
+                continue;
+            }
+            let settings = settings(kernel.as_ref(), workload, host.machine());
+            for setting in settings {
+                match admit(kernel.as_ref(), workload, alignment, &setting, &terms) {
+                    Ok(()) => entries.extend(self.entry(&kernel, setting, workload, &host)),
+                    Err(Fault::Refused { refusal, .. }) => {
+                        // Told once, whatever the number of threads.
+                        if words.last().is_none_or(|(known, _)| *known != id) {
+                            words.push((id.clone(), refusal.to_string()));
+                            refused.push((id.clone(), refusal));
+                        }
+                    }
+                    Err(other) => words.push((id.clone(), other.to_string())),
+                }
+            }
+        }
+        // A kernel that may run with one number of threads is not refused.
+        let entered = |id: &KernelId| entries.iter().any(|e: &Entry| e.kernel.spec().id == *id);
+        refused.retain(|(id, _)| !entered(id));
+        if let (Some(kernel), true) = (forced, entries.is_empty()) {
+            let reason = words.into_iter().map(|(_, why)| why).next();
+            return Err(SelectError::Forced {
+                kernel: kernel.clone(),
+                workload: workload.to_string(),
+                reason: reason.unwrap_or_else(|| "there is no such kernel for it".to_owned()),
+            });
+        }
+        // The reference computes what nobody else does.
+        if let (true, Some(reference)) = (entries.is_empty(), last) {
+            entries.extend(self.entry(&reference, Setting::NONE, workload, &host));
+        }
+        if entries.is_empty() {
+            return Err(SelectError::NoKernel {
+                workload: workload.to_string(),
+                refused: words,
+            });
+        }
+        let quarantined = lock(&self.quarantined);
+        let barred = entries.iter().map(|entry: &Entry| {
+            let spec = entry.kernel.spec();
+            quarantined.contains_key(&(spec.id.clone(), spec.version))
+        });
+        let barred = barred.collect();
+        drop(quarantined);
+        let facts = entries
+            .iter()
+            .map(|entry| self.facts(entry, workload, &host));
+        let facts = facts.collect();
+        let likeness = Likeness {
+            kind: kind(workload),
+            problem: Problem::of(workload),
+            arms: entries
+                .iter()
+                .map(|entry| entry.arm(workload, host.machine()))
+                .collect(),
+        };
+        Ok(NewCase {
+            name: workload.to_string(),
+            // Who learns nothing has nothing to compare with.
+            likeness: (self.mode != Mode::Frozen).then_some(likeness),
+            facts,
+            barred,
+            payload: Box::new(HostCase {
+                workload: workload.clone(),
+                entries,
+                refused,
+                forced: forced.is_some(),
+            }),
+        })
+    }
+
+    fn entry(
+        &self,
+        kernel: &Arc<dyn HostKernel>,
+        setting: Setting,
+        workload: &Workload,
+        host: &Host,
+    ) -> Option<Entry> {
+        let space = kernel.space(workload, host.machine());
+        let expected = match &self.calibration {
+            Some(calibration) => prior::estimate(
+                kernel.as_ref(),
+                workload,
+                &setting,
+                host.machine(),
+                calibration,
+            ),
+            None => Estimate::Unknown,
+        };
+        Some(Entry {
+            params: space.params(&setting).ok()?,
+            kernel: Arc::clone(kernel),
+            setting,
+            expected,
+            checked: AtomicU8::new(UNCHECKED),
+        })
+    }
+
+    fn facts(&self, entry: &Entry, workload: &Workload, host: &Host) -> Facts {
+        let expected_ns = entry.expected.time().map(|time| time.get().max(0.01));
+        let threads = prior::threads(
+            &entry.kernel.space(workload, host.machine()),
+            &entry.setting,
+        );
+        let bound = self.calibration.as_ref().and_then(|calibration| {
+            prior::roofline(workload, threads, host.machine(), calibration)
+        });
+        let on_assumed = prior::estimate(
+            entry.kernel.as_ref(),
+            workload,
+            &entry.setting,
+            host.machine(),
+            &self.assumed,
+        );
+        let hinted_ns = on_assumed.time().map_or(1.0, |time| time.get().max(0.01));
+        Facts {
+            expected: expected_ns.map(|time_ns| Expected {
+                mean: time_ns.ln(),
+                sd: EXPECTED_SD,
+            }),
+            modelled: None,
+            hinted: hinted_ns.ln(),
+            workspace: entry.kernel.workspace(workload, &entry.setting).0,
+            efficiency: bound
+                .zip(expected_ns)
+                .map(|(bound, time_ns)| bound.get() / time_ns),
+        }
+    }
+}
+
+/// The settings a kernel takes part with: its own choice, with every number of threads it can use. What else there is
+/// to set is for tuning.
+fn settings(kernel: &dyn HostKernel, workload: &Workload, machine: &Machine) -> Vec<Setting> {
+    let space = kernel.space(workload, machine);
+    let usual = space.default_setting();
+    let mut settings = vec![usual];
+    let axis = space.axes().find(|(name, _)| *name == "threads");
+    for threads in axis.map_or(&[][..], |(_, axis)| axis.values()) {
+        // What is not named has its default.
+        let other = Params::new().with("threads", (*threads).into());
+        let other = other.ok().and_then(|params| space.setting(&params).ok());
+        if let Some(other) = other
+            && !settings.contains(&other)
+        {
+            settings.push(other);
+        }
+    }
+    settings
+}
