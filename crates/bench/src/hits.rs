@@ -37,6 +37,8 @@ pub struct Hits {
     pub hit_64_kernels_ns_p50: f64,
     /// A choice for one of `many_keys` workloads, each in its turn.
     pub hit_many_keys_ns_p50: f64,
+    /// That over choices for one workload right before: the price of memory that is further away.
+    pub many_keys_over_one: f64,
     /// So many workloads.
     pub many_keys: usize,
     /// A lookup in the standard library's map behind its lock that many may read: one workload.
@@ -88,26 +90,32 @@ pub fn hits(machine: &Machine, allocations: Option<CountAllocations>) -> Result<
     let mut among_many_kernels = || {
         black_box(large.select(black_box(&one)).is_ok());
     };
+    let mut in_a_lock = || {
+        let map = locked.read();
+        black_box(map.map_or(0, |map| *map.get(black_box(&one)).unwrap_or(&0)));
+    };
     // One after the other, so that the caller's own memory is at hand; their places in the table are random anyway.
     let mut at = 0;
     let mut among_many_keys = || {
         at = (at + 1) % MANY_KEYS;
         black_box(crowded.select(&workloads[at]).is_ok());
     };
-    let mut in_a_lock = || {
-        let map = locked.read();
-        black_box(map.map_or(0, |map| *map.get(black_box(&one)).unwrap_or(&0)));
-    };
-    let [mut times, plans, kernels, keys, locks] = in_turns(
+    let [mut times, plans, kernels, locks] = in_turns(
         &clock,
         [
-            &mut hit,
-            &mut planned,
-            &mut among_many_kernels,
-            &mut among_many_keys,
-            &mut in_a_lock,
+            (BATCH, &mut hit),
+            (BATCH, &mut planned),
+            (BATCH, &mut among_many_kernels),
+            (BATCH, &mut in_a_lock),
         ],
     );
+    // All of them in a turn: whoever uses so many has their seats in the caches as far as they fit.
+    let [among_one, among_many] = in_turns(
+        &clock,
+        [(BATCH, &mut hit), (MANY_KEYS, &mut among_many_keys)],
+    );
+    let ratios = among_many.iter().zip(&among_one).map(|(many, one)| many / one);
+    let many_keys_over_one = median(ratios.collect());
     let allocs_per_hit = allocations.map(|count| {
         let mut many = || {
             for _ in 0..BATCH {
@@ -122,7 +130,8 @@ pub fn hits(machine: &Machine, allocations: Option<CountAllocations>) -> Result<
         hit_ns_p75: times[times.len() * 3 / 4],
         plan_ns_p50: median(plans),
         hit_64_kernels_ns_p50: median(kernels),
-        hit_many_keys_ns_p50: median(keys),
+        hit_many_keys_ns_p50: median(among_many),
+        many_keys_over_one,
         many_keys: MANY_KEYS,
         rwlock_ns_p50: median(locks),
         speedup_2_threads: speedup([&few, &few], &one, &clock, machine),
@@ -171,21 +180,24 @@ fn settle(selector: &Selector, workload: &Workload) -> Result<(), HitsError> {
     Ok(())
 }
 
-/// Nanoseconds per call of each, batch by batch; the first few warm up. They take turns: where the machine's clock changes, it
-/// changes for all of them.
-fn in_turns<const N: usize>(clock: &TscClock, mut calls: [&mut dyn FnMut(); N]) -> [Vec<f64>; N] {
+/// Nanoseconds per call of each, batch by batch of so many; the first few warm up. They take turns: where the machine's
+/// clock changes, it changes for all of them.
+fn in_turns<const N: usize>(
+    clock: &TscClock,
+    mut calls: [(usize, &mut dyn FnMut()); N],
+) -> [Vec<f64>; N] {
     let mut times = [const { Vec::new() }; N];
     for batch in 0..BATCHES + 10 {
-        for (call, times) in calls.iter_mut().zip(&mut times) {
+        for ((calls, call), times) in calls.iter_mut().zip(&mut times) {
             // Brings the table of its selector to the front.
             call();
             let start = clock.now();
-            for _ in 0..BATCH {
+            for _ in 0..*calls {
                 call();
             }
             let took = clock.now().saturating_sub(start);
             if batch >= 10 {
-                times.push(took as f64 / BATCH as f64);
+                times.push(took as f64 / *calls as f64);
             }
         }
     }
