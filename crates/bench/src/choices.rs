@@ -1,6 +1,6 @@
 //! How good the choices of a calibrated selector are, on shapes of its own machine.
 //!
-//! A fresh selector is [calibrated](Selector::calibrate) on every shape and asked for its choice. Afterwards a judge that knows
+//! A selector is [calibrated](Selector::calibrate) on every shape and asked for its choice. Right afterwards a judge that knows
 //! nothing of it measures every candidate again, interleaved, and takes the fastest for the oracle. Four choosers are held
 //! against it:
 //!
@@ -82,7 +82,7 @@ pub fn tiny_shapes() -> Vec<Workload> {
 /// How choices are judged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChoicesOptions {
-    /// Time for each shape, two seconds by default: a quarter for the calibration, the rest for the judge. A shape that is expected
+    /// Time for each shape, two seconds by default: half for the calibration, half for the judge. A shape that is expected
     /// to take longer even when every candidate runs as seldom as can be is skipped.
     pub budget: Duration,
     /// Seed of operands and orders, 1 by default.
@@ -253,42 +253,32 @@ pub fn choices(
         .build()?;
     let host = Host::new(machine.clone(), kernels.iter().cloned())?;
     let clock = TscClock::new();
-    let began = clock.now();
-    let (mut calibrated, mut skipped) = (Vec::new(), Vec::new());
-    let cancelled = || cancel.load(Ordering::Relaxed);
+    let mut spent_ns = [0u64; 2];
+    let (mut kept, mut judged, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
     for (done, workload) in shapes.iter().enumerate() {
-        tell(ChoicesProgress {
-            stage: "calibrating",
-            done,
-            of: shapes.len(),
-            workload,
-        });
-        match calibrate(&selector, workload, options, cancel) {
-            Ok(shape) => calibrated.push(shape),
-            Err(reason) => skipped.push(SkippedShape {
-                workload: workload.clone(),
-                reason,
-            }),
-        }
-    }
-    let judging = clock.now();
-    let (mut judged, mut kept) = (Vec::new(), Vec::new());
-    for (done, shape) in calibrated.iter().enumerate() {
-        let workload = shape.workload;
-        tell(ChoicesProgress {
-            stage: "judging",
-            done,
-            of: calibrated.len(),
-            workload,
-        });
-        let result = match cancelled() {
-            true => Err(INTERRUPTED.to_owned()),
-            false => judge::judge(&host, shape, &shape.wanted(machine), options, cancel),
+        let mut stage = |stage| {
+            tell(ChoicesProgress {
+                stage,
+                done,
+                of: shapes.len(),
+                workload,
+            });
+            clock.now()
         };
+        let began = stage("calibrating");
+        let calibrated = calibrate(&selector, workload, options, cancel);
+        let judging = stage("judging");
+        // Right away: with two threads on a machine that others use, who is best changes within minutes.
+        let result = calibrated.and_then(|shape| {
+            let judged = judge::judge(&host, &shape, &shape.wanted(machine), options, cancel)?;
+            Ok((shape, judged))
+        });
+        spent_ns[0] += judging.saturating_sub(began);
+        spent_ns[1] += clock.now().saturating_sub(judging);
         match result {
-            Ok(result) => {
-                judged.push(result);
+            Ok((shape, result)) => {
                 kept.push(shape);
+                judged.push(result);
             }
             Err(reason) => skipped.push(SkippedShape {
                 workload: workload.clone(),
@@ -296,9 +286,8 @@ pub fn choices(
             }),
         }
     }
-    let ended = clock.now();
     let shapes = figures(&kept, &judged, machine);
-    let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
+    let [calibration_s, judge_s] = spent_ns.map(|ns| ns as f64 / 1e9);
     let mut by_operation: BTreeMap<String, Vec<&ShapeChoices>> = BTreeMap::new();
     for shape in &shapes {
         let name = shape.workload.operation().name().to_owned();
@@ -317,9 +306,9 @@ pub fn choices(
         seed: options.seed,
         budget_per_shape_s: options.budget.as_secs_f64(),
         allow_reduced: options.allow_reduced,
-        interrupted: cancelled(),
-        calibration_s: seconds(began, judging),
-        judge_s: seconds(judging, ended),
+        interrupted: cancel.load(Ordering::Relaxed),
+        calibration_s,
+        judge_s,
         overall: scores(&shapes.iter().collect::<Vec<_>>()),
         operations: operations.collect(),
         worst: worst(&shapes),
@@ -354,7 +343,7 @@ fn calibrate<'a>(
         }
     }
     let race = RaceOptions {
-        budget: options.budget / 4,
+        budget: options.budget / 2,
         seed: options.seed,
         ..RaceOptions::default()
     };
@@ -394,7 +383,7 @@ fn across_shapes(candidate: &Candidate) -> (String, Option<u64>) {
 }
 
 /// What every chooser took, with hindsight where that is called for.
-fn figures(shapes: &[&Calibrated<'_>], judged: &[Judged], machine: &Machine) -> Vec<ShapeChoices> {
+fn figures(shapes: &[Calibrated<'_>], judged: &[Judged], machine: &Machine) -> Vec<ShapeChoices> {
     // Logarithms of slowdowns of each kernel with its threads, by operation.
     let mut totals: BTreeMap<_, BTreeMap<_, Vec<f64>>> = BTreeMap::new();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -569,7 +558,7 @@ mod tests {
             Judged::of(&[Some(10.0), Some(20.0), Some(90.0)]),
             Judged::of(&[Some(80.0), Some(40.0)]),
         ];
-        let figures = figures(&[&shapes[0], &shapes[1]], &judged, &machine);
+        let figures = figures(&shapes, &judged, &machine);
         let single = |i: usize| figures[i].single_best.clone().unwrap();
         assert_eq!((single(0).slowdown, single(1).slowdown), (2.0, 1.0));
         assert_eq!(figures[0].oracle.kernel, "cpu-copy-f32-quick");

@@ -357,6 +357,23 @@ fn the_hopeless_are_not_begun() {
 }
 
 #[test]
+fn who_is_known_to_be_long_and_far_behind_runs_once() {
+    let bed = Bed::new(&[
+        ("fast", &[10 * MS], Does::Right),
+        ("fair", &[11 * MS], Does::Right),
+        ("slow", &[40 * MS], Does::Right),
+    ]);
+    let selector = bed.selector();
+    calibrate(&selector);
+    // Without an expectation the first run might have been all planning.
+    assert_eq!(bed.runs(2), 2);
+    let again = calibrate(&selector);
+    assert_eq!(bed.runs(2), 3);
+    assert_eq!(of(&again, "slow").samples, 1);
+    assert!(matches!(of(&again, "slow").ended, Ended::Behind { .. }));
+}
+
+#[test]
 fn the_budget_ends_the_race_but_two_are_measured() {
     let bed = Bed::new(&[
         ("a", &[800 * MS], Does::Right),

@@ -14,7 +14,7 @@ use super::{Calibrated, ChoicesOptions};
 use crate::operands;
 
 /// Share of a shape's time that the judge has.
-const SHARE: f64 = 0.75;
+const SHARE: f64 = 0.5;
 /// Share of that for the last race at the least, however long the first rounds took.
 const LAST_SHARE: f64 = 0.25;
 /// Calls up to this length are preceded by one that is not timed: others have used the caches since.

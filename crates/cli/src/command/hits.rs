@@ -35,6 +35,10 @@ fn table(figures: &Hits) -> String {
             nanos(figures.hit_many_keys_ns_p50),
         ),
         (
+            "the same over one workload",
+            format!("{:.2}", figures.many_keys_over_one),
+        ),
+        (
             "RwLock<HashMap>, for comparison (p50)",
             nanos(figures.rwlock_ns_p50),
         ),

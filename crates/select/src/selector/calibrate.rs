@@ -4,7 +4,7 @@
 //!
 //! 1. **Who begins?** Those expected to be fast go first. Whoever is expected to take 20 times as long as the best that was
 //!    seen is not begun, unless fewer than two would race.
-//! 2. **First run.** Not timed, because it loads and plans. Its result is held against the reference where a call's would be;
+//! 2. **First run.** No sample, because it loads and plans; but a long one of three times the best is sample enough. Its result is held against the reference where a call's would be;
 //!    what fails, panics or is wrong is quarantined, as in a call.
 //! 3. **First sample.** Short kernels run in batches, so long that reading the clock takes less than one per cent of a sample.
 //! 4. **Rounds.** All take turns, in an order that changes. Who is far behind is dropped, as `race` tells, but never below two.
@@ -44,6 +44,9 @@ pub(super) use turns::Turns;
 
 /// How many times as long as the best a candidate may be expected to take and still be begun.
 const NOT_WORTH_BEGINNING: f64 = 20.0;
+/// How many times as long as the best a long first run may take for another to follow: the time is better spent on those in
+/// front.
+const NOT_WORTH_REPEATING: f64 = 3.0;
 /// The shortest sample, in nanoseconds.
 const SHORTEST_SAMPLE_NS: f64 = 20_000.0;
 /// How many times the clock's error a sample takes at the least: its share stays below one per cent.
@@ -412,9 +415,9 @@ impl Race<'_> {
     fn begin(&mut self, number: usize, call: &mut Call<'_, '_>) -> Result<(), RunError> {
         // What the one before left there would look like a right result.
         self.shared.give(call, self.before)?;
-        if self.timed(number, call, 1)?.is_none() {
+        let Some(first) = self.timed(number, call, 1)? else {
             return Ok(());
-        }
+        };
         let entry = &self.host.entries[self.lanes[number].candidate];
         let spec = entry.kernel.spec();
         if let Some(expected) = &self.expected
@@ -430,6 +433,21 @@ impl Race<'_> {
             lock(&self.shared.proven).insert((spec.id.clone(), spec.version));
         }
         entry.checked.store(CHECKED, Ordering::Relaxed);
+        if first >= LED_IN_NS {
+            // Where the first run is expected to be as long, planning is a small part of it.
+            let is_long = self.lanes[number]
+                .expected_ns
+                .is_some_and(|expected| expected >= LED_IN_NS);
+            let far_behind =
+                is_long && race::is_far_behind(&self.lanes, first, NOT_WORTH_REPEATING);
+            let lane = &mut self.lanes[number];
+            // It may have taken less than the sample that follows: somebody may drop in on either.
+            lane.least_ns = first;
+            if far_behind {
+                lane.samples_ns.push(first);
+                return Ok(());
+            }
+        }
         let mut batch = 1;
         loop {
             let Some(took) = self.timed(number, call, batch)? else {

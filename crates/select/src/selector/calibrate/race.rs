@@ -119,6 +119,11 @@ pub(super) fn hopeless(lanes: &[Lane], number: usize, most: f64) -> Option<f64> 
     (times > most).then_some(times)
 }
 
+/// Whether this is more than `most` times the best time; nothing is while there is no other.
+pub(super) fn is_far_behind(lanes: &[Lane], time_ns: f64, most: f64) -> bool {
+    best_ns(lanes).is_some_and(|best| time_ns > most * best)
+}
+
 /// Drops who is behind, the slowest first, while more than two are left.
 pub(super) fn drop_behind(lanes: &mut [Lane]) {
     let Some(best) = best_ns(lanes).filter(|best| *best > 0.0) else {
@@ -224,6 +229,14 @@ mod tests {
         drop_behind(&mut lanes);
         assert_eq!(left(&lanes), [1, 2]);
         assert_eq!(lanes[3].ending(), Ended::NotReached);
+    }
+
+    #[test]
+    fn a_run_is_far_behind_the_best_only() {
+        assert!(!is_far_behind(&[lane(0, &[])], 400.0, 3.0));
+        let two = [lane(0, &[100.0]), lane(1, &[200.0])];
+        assert!(is_far_behind(&two, 301.0, 3.0));
+        assert!(!is_far_behind(&two, 300.0, 3.0));
     }
 
     #[test]
