@@ -114,7 +114,10 @@ pub fn hits(machine: &Machine, allocations: Option<CountAllocations>) -> Result<
         &clock,
         [(BATCH, &mut hit), (MANY_KEYS, &mut among_many_keys)],
     );
-    let ratios = among_many.iter().zip(&among_one).map(|(many, one)| many / one);
+    let ratios = among_many
+        .iter()
+        .zip(&among_one)
+        .map(|(many, one)| many / one);
     let many_keys_over_one = median(ratios.collect());
     let allocs_per_hit = allocations.map(|count| {
         let mut many = || {

@@ -56,4 +56,4 @@ pub use hits::{CountAllocations, Hits, HitsError, hits};
 pub use judge::inside_taps;
 pub use ratios::{Ratio, RatioSummary, Summary, ThresholdSummary, summarise};
 pub use rivals::Rivals;
-pub use shapes::{ShapeFileError, default_shapes, read_shapes};
+pub use shapes::{SPREAD_OPERATIONS, ShapeFileError, default_shapes, read_shapes, spread_shapes};

@@ -34,8 +34,8 @@ pub(crate) enum Format {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Learn which kernels are fastest here (says what the program can do until it can remember)
-    Learn,
+    /// Learn which kernels are fastest here: race them over a spread of shapes, fit models of their times, remember both
+    Learn(Learn),
     /// Show what this machine is, how busy it is and, with --calibrate, how fast it can be
     Probe(Probe),
     /// Check whether this machine can be measured on, and say what to do about what is in the way;
@@ -354,6 +354,50 @@ pub(crate) struct Explain {
 const EXPLAIN_NOTES: &str = "\
 The machine is calibrated, then the input is computed again and again on drawn data, as by a program that uses the selector. \
 KERNELWISE_FORCE=operation=kernel forces a kernel; KERNELWISE_MODE=frozen|shadow learns nothing, or does not follow it.";
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Effort {
+    /// Fifteen seconds: a first idea
+    Minimal,
+    /// About a minute
+    Balanced,
+    /// Five minutes: models learn most of what they can
+    Extensive,
+    /// Half an hour
+    Full,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Learn {
+    /// Only shapes of this operation, such as `matmul`; may be repeated
+    #[arg(long, value_name = "OPERATION")]
+    pub(crate) op: Vec<String>,
+
+    /// A file of shapes besides those that are built in: one workload per line, or DeepBench's lists; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) shapes: Vec<PathBuf>,
+
+    /// How much is measured
+    #[arg(long, value_enum, default_value_t = Effort::Balanced)]
+    pub(crate) effort: Effort,
+
+    /// Seconds it may take, instead of what the effort says
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) time_budget: Option<f64>,
+
+    /// Allow results of reduced precision
+    #[arg(long)]
+    pub(crate) allow_reduced: bool,
+
+    /// Seed of shapes, inputs and orders
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = BENCH_NOTES)]

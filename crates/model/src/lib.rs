@@ -45,6 +45,7 @@ mod saved;
 mod scale;
 mod support;
 mod table;
+pub mod watch;
 
 pub use boost::{Boosting, Ensemble, Flat, InvalidEnsemble};
 pub use conformal::{CalibrateError, Conformal, Interval};

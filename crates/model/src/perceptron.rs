@@ -99,6 +99,9 @@ impl TryFrom<Unchecked> for Network {
                 weights,
                 biases,
             } = layer;
+            if *outputs == 0 {
+                return Err(InvalidModel("a layer has no outputs".to_owned()));
+            }
             let count = inputs.saturating_mul(*outputs);
             check_numbers("weights", weights, count).map_err(InvalidModel)?;
             check_numbers("biases", biases, *outputs).map_err(InvalidModel)?;

@@ -3,6 +3,9 @@
 //! What a model cannot learn from is refused here, row by row and by name, so that a fit has only one way
 //! left to fail on data: there is none.
 
+/// The largest target: models add and subtract them in `f32`.
+const LARGEST: f32 = 1e30;
+
 /// Rows of features with a target and a weight each. Every number in it is finite and every row has the same
 /// width.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,8 +31,8 @@ pub enum RowError {
         /// What was given.
         value: f32,
     },
-    /// The target is NaN or infinite, as is the logarithm of a time of zero.
-    #[error("the target is {0}: targets are finite numbers")]
+    /// The target is NaN or infinite, as is the logarithm of a time of zero, or so large that sums of such would be.
+    #[error("the target is {0}: targets are finite numbers of at most {LARGEST:e}")]
     Target(f32),
     /// The weight is not a positive finite number.
     #[error("the weight is {0}: weights are positive finite numbers")]
@@ -88,7 +91,7 @@ impl Table {
             let value = features[index];
             return Err(RowError::Feature { index, value });
         }
-        if !target.is_finite() {
+        if !target.is_finite() || target.abs() > LARGEST {
             return Err(RowError::Target(target));
         }
         if !(weight.is_finite() && weight > 0.0) {
@@ -159,6 +162,10 @@ mod tests {
         assert!(nan.to_string().starts_with("feature 1 is NaN"), "{nan}");
         let zero_time = table.push(&[1.0, 2.0], 0.0_f32.ln());
         assert_eq!(zero_time, Err(RowError::Target(f32::NEG_INFINITY)));
+        for target in [f32::NAN, f32::MAX, -1.1e30] {
+            let refused = table.push(&[1.0, 2.0], target).unwrap_err().to_string();
+            assert!(refused.ends_with("at most 1e30"), "{refused}");
+        }
         for weight in [0.0, -1.0, f32::NAN, f32::INFINITY] {
             let refused = table.push_weighted(&[1.0, 2.0], 3.0, weight);
             assert!(matches!(refused, Err(RowError::Weight(_))), "{weight}");

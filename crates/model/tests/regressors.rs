@@ -93,9 +93,14 @@ fn damaged_and_newer_files_are_told_apart() {
     let text = text.to_json().unwrap();
     for (from, to, says) in [
         ("\"outputs\":48", "\"outputs\":47", "weights are"),
-        ("\"outputs\":1,", "\"outputs\":0,", "weights are"),
-        ("\"deviation\":", "\"deviation\":1e99,\"x\":", "no scale"),
-        ("\"biases\":[", "\"biases\":[1e99,", "biases are"),
+        ("\"outputs\":1,", "\"outputs\":0,", "no outputs"),
+        ("\"deviation\":", "\"deviation\":0.0,\"x\":", "no scale"),
+        (
+            "\"deviation\":",
+            "\"deviation\":1e99,\"x\":",
+            "out of range",
+        ),
+        ("\"biases\":[", "\"biases\":[1.0,", "biases are"),
     ] {
         assert!(text.contains(from));
         let refused = Fitted::from_json(&text.replacen(from, to, 1)).unwrap_err();
@@ -203,6 +208,7 @@ fn number() -> impl Strategy<Value = f32> {
         -1e3_f32..1e3,
         (-30_i32..31).prop_map(|power| 10_f32.powi(power)),
         (-30_i32..31).prop_map(|power| -(10_f32.powi(power))),
+        Just(f32::MIN_POSITIVE / 2.0),
     ]
 }
 

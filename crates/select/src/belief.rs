@@ -45,6 +45,34 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Of samples that somebody else summed up: how many there were, how many of today they are worth, and mean and standard
+    /// deviation of ln t. `None` of numbers that no samples have.
+    pub fn of(samples: u64, weight: f64, mean: f64, sd: f64) -> Option<Self> {
+        let sums = [weight, mean, sd];
+        let sound = sums.iter().all(|sum| sum.is_finite()) && weight > 0.0 && sd >= 0.0;
+        (sound && samples > 0).then(|| Self {
+            weight,
+            mean,
+            squares: sd * sd * weight,
+            samples,
+            as_of_ns: 0,
+        })
+    }
+
+    /// The same, weighing what it weighs at this time of the clock.
+    pub(crate) fn as_of(mut self, now_ns: u64) -> Self {
+        self.as_of_ns = now_ns;
+        self
+    }
+
+    /// Standard deviation of the samples themselves; zero of one.
+    pub fn sd(&self) -> f64 {
+        match self.weight > 0.0 {
+            true => (self.squares / self.weight).max(0.0).sqrt(),
+            false => 0.0,
+        }
+    }
+
     /// How many samples were added.
     pub fn samples(&self) -> u64 {
         self.samples

@@ -121,7 +121,8 @@ impl Kinds {
             let problem = experience.meet(like.problem, open);
             let foreseen = foreseen(experience, problem, &numbers);
             for (foreseen, facts) in foreseen.into_iter().zip(facts) {
-                if let Some(foreseen) = foreseen {
+                // What was fitted to all that is on record knows more than what this process has met.
+                if let (Some(foreseen), None) = (foreseen, facts.modelled) {
                     foreseen.put_into(facts);
                 }
             }

@@ -301,6 +301,21 @@ impl Learned {
         self.decide(rules);
     }
 
+    /// Takes over what was measured of a candidate before, unless something was measured since. Nothing is decided before
+    /// [`Learned::settle`].
+    pub(crate) fn recall(&mut self, candidate: usize, tally: Tally) {
+        if let Some(track) = self.tracks.get_mut(candidate)
+            && track.tally.samples() == 0
+        {
+            track.tally = tally;
+        }
+    }
+
+    /// Decides anew.
+    pub(crate) fn settle(&mut self, rules: &Rules) {
+        self.decide(rules);
+    }
+
     /// What a model says of a candidate.
     pub fn modelled(&self, candidate: usize) -> Option<Expected> {
         self.tracks.get(candidate)?.facts.modelled

@@ -45,7 +45,7 @@
 //!
 //! # Limits
 //!
-//! - Only kernels of the processor; what is learned ends with the selector.
+//! - Only kernels of the processor. What is learned ends with the selector unless somebody keeps its [`Evidence`].
 //! - A kernel cannot be stopped once it runs: a trial that turns out slower than expected is charged in full, and no other is
 //!   begun until that is earned back.
 //! - Results of more than some million steps are not held against the reference, which would take too long.
@@ -56,6 +56,7 @@ pub mod budget;
 mod engine;
 pub mod experience;
 mod explore;
+pub mod forecast;
 pub mod key;
 mod kinds;
 pub mod learn;
@@ -69,7 +70,8 @@ pub mod stream;
 pub use budget::Budget;
 pub use policy::{Policy, Weights};
 pub use selector::{
-    BuildError, Builder, CalibrateError, Ended, Measured, Mode, Plan, Progress, Quarantine,
-    RaceOptions, ReportError, RunError, SelectError, Selector, Ticket, UnknownMode, Went,
+    BuildError, Builder, CalibrateError, Ended, Evidence, Measured, Mode, Plan, Progress,
+    Quarantine, RaceOptions, ReportError, RunError, SelectError, Selector, Taken, Ticket,
+    UnknownMode, Went,
 };
 pub use statistics::{Quality, Statistics};

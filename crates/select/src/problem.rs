@@ -131,6 +131,11 @@ pub fn kind(workload: &Workload) -> String {
     kind
 }
 
+/// The sizes in a workload's text, in order.
+pub(crate) fn sizes(workload: &Workload) -> Vec<u64> {
+    numbers(&workload.to_string())
+}
+
 /// The numbers of a workload's text, in order; those in the first two words are part of names.
 fn numbers(text: &str) -> Vec<u64> {
     let sizes = text.split_whitespace().skip(2);

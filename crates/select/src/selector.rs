@@ -7,7 +7,8 @@
 mod assumed;
 mod builder;
 mod calibrate;
-mod candidates;
+pub(crate) mod candidates;
+mod memory;
 mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,7 @@ use kernelwise_types::{
 
 use crate::budget::Ledger;
 use crate::engine::{Case, Engine, Seat, lock};
+use crate::forecast::{Forecast, Foretold};
 use crate::key::Key;
 use crate::learn::{Event, Learned, Sample};
 use crate::own::Registry;
@@ -34,6 +36,7 @@ use crate::statistics::{Slowdowns, Statistics};
 pub use builder::{BuildError, Builder, Mode, UnknownMode};
 use calibrate::Turns;
 pub use calibrate::{CalibrateError, Ended, Measured, Progress, RaceOptions};
+pub use memory::{Evidence, Taken};
 pub(crate) use run::panic_words;
 pub use run::{Plan, RunError};
 
@@ -140,6 +143,7 @@ pub(crate) struct Shared {
     /// For those who change the host, one at a time.
     kernels: Mutex<Vec<Arc<dyn HostKernel>>>,
     calibration: Option<Calibration>,
+    forecast: Forecast,
     /// For hints, where there is no calibration.
     assumed: Calibration,
     numerics: Numerics,
@@ -181,6 +185,8 @@ struct Entry {
     setting: Setting,
     params: Params,
     expected: Estimate,
+    /// What records of other workloads say.
+    foretold: Option<Foretold>,
     /// Whether a result of it was right on this workload: see the constants.
     checked: AtomicU8,
 }
@@ -304,9 +310,13 @@ impl Selector {
         let learned = self.shared.engine.learned(&case);
         let host = case.host().ok_or_else(|| self.shared.nobody(&case))?;
         let choice = learned.choice().ok_or_else(|| self.shared.nobody(&case))?;
-        let rank = |i: usize| Ranked {
-            candidate: host.entries[i].candidate(),
-            estimate: estimate(&learned, i, &host.entries[i].expected),
+        let rank = |i: usize| {
+            let entry = &host.entries[i];
+            let foretold = entry.foretold.as_ref().and_then(Foretold::estimate);
+            Ranked {
+                candidate: entry.candidate(),
+                estimate: estimate(&learned, i, foretold, &entry.expected),
+            }
         };
         let others = (0..host.entries.len()).filter(|i| *i != choice.serves);
         let alternatives = others.filter(|i| !learned.is_barred(*i)).map(rank);
@@ -477,8 +487,13 @@ impl Selector {
     }
 }
 
-/// What is known of a candidate's time.
-pub(crate) fn estimate(learned: &Learned, candidate: usize, expected: &Estimate) -> Estimate {
+/// What is known of a candidate's time: measured, else foretold from records, else modelled from what was met, else expected.
+pub(crate) fn estimate(
+    learned: &Learned,
+    candidate: usize,
+    foretold: Option<Estimate>,
+    expected: &Estimate,
+) -> Estimate {
     /// Of a normal distribution, 90 % lie within so many standard deviations.
     const NINETY: f64 = 1.645;
     let nanos = |y: f64| Nanos::new(y.exp()).ok();
@@ -504,7 +519,7 @@ pub(crate) fn estimate(learned: &Learned, candidate: usize, expected: &Estimate)
             model: "trees on workloads alike".to_owned(),
         })
     });
-    modelled.unwrap_or_else(|| expected.clone())
+    foretold.or(modelled).unwrap_or_else(|| expected.clone())
 }
 
 impl Case {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use kernelwise_backend::{Axis, Call, Fault, HostKernel, Knobs, OwnKernel, Space, knobs};
 use kernelwise_measure::ScriptedClock;
 use kernelwise_select::{
-    Builder, CalibrateError, Ended, Measured, Mode, Progress, RaceOptions, Selector,
+    Builder, CalibrateError, Ended, Evidence, Measured, Mode, Progress, RaceOptions, Selector,
 };
 use kernelwise_types::{
     Estimate, KernelSpec, Machine, Needs, Numerics, Reason, Technique, TensorView, TensorViewMut,
@@ -581,4 +581,46 @@ fn every_number_of_threads_is_a_candidate_of_its_own() {
     assert_eq!(threads, [Some(2), Some(1)]);
     let decision = selector.explain(&workload()).unwrap();
     assert_eq!(decision.chosen.candidate.params.get("threads"), Some(2));
+}
+
+#[test]
+fn evidence_makes_another_selector_choose_alike() {
+    let kernels: [(&str, &[u64], Does); 2] =
+        [("a", &[3 * MS], Does::Right), ("b", &[MS], Does::Right)];
+    let taught = Bed::new(&kernels);
+    let teacher = taught.selector();
+    calibrate(&teacher);
+    let evidence = teacher.evidence();
+    assert_eq!(evidence.len(), 2);
+    assert!(evidence.iter().all(|one| one.workload == workload()));
+    for mode in [Mode::Learn, Mode::Frozen] {
+        let bed = Bed::new(&kernels);
+        let pupil = bed.builder().mode(mode).build().unwrap();
+        let taken = pupil.recall(&evidence);
+        assert_eq!((taken.known, taken.foreign), (2, 0));
+        assert_eq!(chosen(&pupil), "cpu-copy-f32-b");
+        let decision = pupil.explain(&workload()).unwrap();
+        assert_eq!(
+            decision.chosen.estimate,
+            teacher.explain(&workload()).unwrap().chosen.estimate
+        );
+        // A second time nothing is added.
+        pupil.recall(&evidence);
+        assert_eq!(
+            pupil.evidence()[0].tally.samples(),
+            evidence[0].tally.samples()
+        );
+    }
+    // Another version of a kernel is another kernel, and others stay as they are.
+    let mut changed = evidence.clone();
+    changed[0].version = 2;
+    let bed = Bed::new(&kernels);
+    let pupil = bed.selector();
+    let taken = pupil.recall(&changed);
+    assert_eq!((taken.known, taken.foreign), (1, 1));
+    let unknown = Evidence {
+        workload: "sort u32 77".parse().unwrap(),
+        ..evidence[0].clone()
+    };
+    assert_eq!(pupil.recall(&[unknown]).foreign, 1);
 }

@@ -1,10 +1,12 @@
 //! The shapes that are benchmarked when none are named, and files of shapes.
 
 mod file;
+mod spread;
 
 use kernelwise_types::{Machine, Workload};
 
 pub use file::{ShapeFileError, read_shapes};
+pub use spread::{SPREAD_OPERATIONS, spread_shapes};
 
 /// What a list of shapes is written with: every text is a workload, `@` its beyond-cache number of elements.
 const MATMUL: &[&str] = &[

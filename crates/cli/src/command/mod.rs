@@ -23,7 +23,7 @@ mod watch;
 /// Does what was asked for.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.command {
-        Command::Learn => learn::run(),
+        Command::Learn(args) => learn::run(&args),
         Command::Probe(probe) if probe.watch => watch::run(&probe),
         Command::Probe(probe) => probe::run(&probe),
         Command::Doctor(doctor) => doctor::run(&doctor),

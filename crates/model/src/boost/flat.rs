@@ -3,7 +3,7 @@
 //! Every tree is blown up to a complete one of the same depth, so that the children of node i are 2i and
 //! 2i + 1 and every descent takes the same number of steps: nothing to predict for the processor, nothing to
 //! allocate. Several trees are descended side by side, because one descent is a chain of loads that wait for
-//! each other and the processor has room for more. Answers are added in the order of the trees, hence equal to
+//! each other and the processor has room for more; the nodes at the same place of these trees are neighbours. Answers are added in the order of the trees, hence equal to
 //! those of the [`Ensemble`] bit for bit.
 
 use super::tree::{Ensemble, Node, Tree};
@@ -32,10 +32,10 @@ pub struct Flat {
     width: usize,
     depth: usize,
     base: f32,
-    /// Per tree 2^depth questions, of which number 0 is unused.
-    questions: Vec<Question>,
-    /// Per tree 2^depth values.
-    leaves: Vec<f32>,
+    /// Per group of trees 2^depth questions to each, of which number 0 is unused.
+    questions: Vec<[Question; LANES]>,
+    /// Per group of trees 2^depth values of each.
+    leaves: Vec<[f32; LANES]>,
 }
 
 impl Flat {
@@ -44,15 +44,17 @@ impl Flat {
 
     pub(super) fn new(ensemble: &Ensemble) -> Self {
         let depth = ensemble.depth();
-        let trees = ensemble.trees().len().next_multiple_of(LANES);
-        let mut questions = vec![FILLING; trees << depth];
+        let groups = ensemble.trees().len().div_ceil(LANES);
+        let mut questions = vec![[FILLING; LANES]; groups << depth];
         // Trees that fill up the last group say nothing; minus zero changes no sum, not even that of zeros.
-        let mut leaves = vec![-0.0; trees << depth];
+        let mut leaves = vec![[-0.0; LANES]; groups << depth];
         let places = questions
             .chunks_exact_mut(1 << depth)
             .zip(leaves.chunks_exact_mut(1 << depth));
-        for (tree, (questions, leaves)) in ensemble.trees().iter().zip(places) {
-            fill(tree, 0, 1, questions, leaves);
+        for (trees, (questions, leaves)) in ensemble.trees().chunks(LANES).zip(places) {
+            for (lane, tree) in trees.iter().enumerate() {
+                fill(tree, lane, 0, 1, questions, leaves);
+            }
         }
         Self {
             width: ensemble.width(),
@@ -70,20 +72,20 @@ impl Flat {
         let size = 1 << self.depth;
         let groups = self
             .questions
-            .chunks_exact(size * LANES)
-            .zip(self.leaves.chunks_exact(size * LANES));
+            .chunks_exact(size)
+            .zip(self.leaves.chunks_exact(size));
         let mut sum = self.base;
         for (questions, leaves) in groups {
             let mut at = [1_usize; LANES];
             for _ in 0..self.depth {
                 for (lane, at) in at.iter_mut().enumerate() {
-                    let question = questions[lane * size + *at];
+                    let question = questions[*at][lane];
                     let above = features[question.feature as usize] > question.threshold;
                     *at = 2 * *at + usize::from(above);
                 }
             }
             for (lane, at) in at.into_iter().enumerate() {
-                sum += leaves[lane * size + at - size];
+                sum += leaves[at - size][lane];
             }
         }
         Ok(sum)
@@ -105,12 +107,19 @@ impl Predict for Flat {
     }
 }
 
-/// Copies what is below `node` of a tree to `place` of a complete one.
-fn fill(tree: &Tree, node: u32, place: usize, questions: &mut [Question], leaves: &mut [f32]) {
+/// Copies what is below `node` of a tree to `place` of a complete one in its lane.
+fn fill(
+    tree: &Tree,
+    lane: usize,
+    node: u32,
+    place: usize,
+    questions: &mut [[Question; LANES]],
+    leaves: &mut [[f32; LANES]],
+) {
     let split = tree.node(node);
     if place >= leaves.len() {
         if let Node::Leaf { value } = split {
-            leaves[place - leaves.len()] = value;
+            leaves[place - leaves.len()][lane] = value;
         }
         return;
     }
@@ -123,13 +132,13 @@ fn fill(tree: &Tree, node: u32, place: usize, questions: &mut [Question], leaves
             low,
             high,
         } => {
-            questions[place] = Question {
+            questions[place][lane] = Question {
                 threshold,
                 feature: u32::from(feature),
             };
             (low, high)
         }
     };
-    fill(tree, low, 2 * place, questions, leaves);
-    fill(tree, high, 2 * place + 1, questions, leaves);
+    fill(tree, lane, low, 2 * place, questions, leaves);
+    fill(tree, lane, high, 2 * place + 1, questions, leaves);
 }

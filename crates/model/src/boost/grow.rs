@@ -1,7 +1,10 @@
 //! One tree, grown on codes.
 
+use std::sync::{Mutex, PoisonError};
+
 use super::Boosting;
 use super::bins::Bins;
+use super::crew::Crew;
 use super::tree::{Node, Tree};
 
 /// The rows of a node that share a code: their number by weight, and the sum of what is left to explain.
@@ -30,13 +33,16 @@ impl Sum {
     }
 }
 
+/// Rows that are fetched together: their ways from memory are then one way.
+const AT_A_TIME: usize = 32;
+
 /// A question and what it is worth.
 #[derive(Debug, Clone, Copy)]
 struct Split {
     /// Index of the column.
     column: usize,
     /// The last code that goes left.
-    code: u16,
+    code: u8,
     gain: f64,
 }
 
@@ -45,72 +51,84 @@ struct Split {
 enum CodeNode {
     Split {
         column: u16,
-        code: u16,
+        code: u8,
         low: u32,
         high: u32,
     },
     Leaf(f32),
 }
 
-/// A tree that still speaks in codes. The root is node 0, children come after their parents.
+/// Some rows of a node, and what the tree says of them once it has come to a leaf.
 #[derive(Debug)]
-pub(super) struct CodeTree(Vec<CodeNode>);
+pub(super) struct Part<'r> {
+    pub(super) rows: &'r mut [u32],
+    pub(super) answers: &'r mut [f32],
+}
 
-impl CodeTree {
-    /// The value for a row of codes.
-    #[inline]
-    pub(super) fn at(&self, row: &[u16]) -> f32 {
-        let mut node = 0;
-        loop {
-            match self.0[node] {
-                CodeNode::Leaf(value) => return value,
-                CodeNode::Split {
-                    column,
-                    code,
-                    low,
-                    high,
-                } => {
-                    let above = row[usize::from(column)] > code;
-                    node = if above { high } else { low } as usize;
-                }
-            }
-        }
+impl<'r> Part<'r> {
+    fn len(&self) -> usize {
+        self.rows.len()
     }
 
-    /// The same tree, speaking in features.
-    pub(super) fn into_tree(self, bins: &Bins) -> Tree {
-        let nodes = self.0.into_iter().map(|node| match node {
-            CodeNode::Leaf(value) => Node::Leaf { value },
-            CodeNode::Split {
-                column,
-                code,
-                low,
-                high,
-            } => {
-                let column = bins.column(usize::from(column));
-                Node::Split {
-                    feature: column.feature,
-                    threshold: column.threshold(code),
-                    low,
-                    high,
-                }
-            }
-        });
-        Tree::new(nodes.collect())
+    /// Both sides of a question; in either the rows keep their order.
+    fn divide(self, codes: &[u8], last: u8, aside: &mut Vec<u32>) -> (Self, Self) {
+        let Self { rows, answers } = self;
+        if aside.len() < rows.len() {
+            aside.resize(rows.len(), 0);
+        }
+        let (mut kept, mut moved) = (0, 0);
+        for index in 0..rows.len() {
+            let row = rows[index];
+            // Written to both places, one of which moves on: which one is a coin toss to the processor, and no branch.
+            let above = codes[row as usize] > last;
+            rows[kept] = row;
+            aside[moved] = row;
+            kept += usize::from(!above);
+            moved += usize::from(above);
+        }
+        rows[kept..].copy_from_slice(&aside[..moved]);
+        let (low_rows, high_rows) = rows.split_at_mut(kept);
+        let (low_answers, high_answers) = answers.split_at_mut(kept);
+        let low = Self {
+            rows: low_rows,
+            answers: low_answers,
+        };
+        let high = Self {
+            rows: high_rows,
+            answers: high_answers,
+        };
+        (low, high)
     }
 }
 
-/// Grows trees; keeps its buffers from one to the next.
+/// A node to be: its rows, their total and, unless it is a leaf for certain, their sums code by code.
+struct Place<'r> {
+    /// What the tree is grown on.
+    seen: Part<'r>,
+    /// What it is asked about only.
+    unseen: Part<'r>,
+    total: Sum,
+    sums: Vec<Sum>,
+    depth: usize,
+}
+
+/// What a thread keeps at hand.
+#[derive(Debug, Default)]
+struct Bench {
+    /// Arrays of sums that are not in use.
+    spare: Vec<Vec<Sum>>,
+    aside: Vec<u32>,
+}
+
+/// Grows trees.
 #[derive(Debug)]
 pub(super) struct Grower<'a> {
     bins: &'a Bins,
     weights: &'a [f32],
     settings: &'a Boosting,
-    /// Arrays of sums that are not in use.
-    spare: Vec<Vec<Sum>>,
-    aside: Vec<u32>,
-    /// What the last tree says of the rows it was grown on.
-    answers: Vec<f32>,
+    crew: &'a Crew,
+    /// What threads keep from one tree to the next.
+    benches: Mutex<Vec<Bench>>,
 }
 
 /// What is the same for all nodes of a tree.
@@ -120,100 +138,119 @@ struct Task<'a> {
 }
 
 impl<'a> Grower<'a> {
-    pub(super) fn new(bins: &'a Bins, weights: &'a [f32], settings: &'a Boosting) -> Self {
+    pub(super) fn new(
+        bins: &'a Bins,
+        weights: &'a [f32],
+        settings: &'a Boosting,
+        crew: &'a Crew,
+    ) -> Self {
         Self {
             bins,
             weights,
             settings,
-            spare: Vec::new(),
-            aside: Vec::new(),
-            answers: vec![0.0; weights.len()],
+            crew,
+            benches: Mutex::default(),
         }
     }
 
-    /// Fits a tree to what is left of the targets in these rows, asking about these features only.
-    pub(super) fn grow(&mut self, left: &[f32], mut rows: Vec<u32>, features: &[u32]) -> CodeTree {
+    /// Fits a tree to what is left of the targets in the rows it sees, asking about these features only. Afterwards the
+    /// answers of both parts are those of their rows, whose order has changed.
+    pub(super) fn grow(
+        &self,
+        left: &[f32],
+        features: &[u32],
+        seen: Part<'_>,
+        unseen: Part<'_>,
+    ) -> Tree {
         let task = Task { left, features };
         let mut nodes = Vec::new();
-        let sums = self.sums(&task, &rows);
+        let mut bench = self.bench();
         let mut total = Sum::default();
-        for &row in &rows {
+        for &row in &*seen.rows {
             total.add(self.sum_of(&task, row));
         }
-        self.node(&task, &mut rows, total, sums, 0, &mut nodes);
-        CodeTree(nodes)
+        let root = Place {
+            sums: self.sums(&task, seen.rows, &mut bench),
+            seen,
+            unseen,
+            total,
+            depth: 0,
+        };
+        self.node(&task, root, &mut nodes, &mut bench);
+        self.put_back(bench);
+        self.in_features(nodes)
     }
 
-    /// What the last tree says of a row it was grown on.
-    pub(super) fn answer(&self, row: usize) -> f32 {
-        self.answers[row]
+    fn bench(&self) -> Bench {
+        let mut benches = self.benches.lock().unwrap_or_else(PoisonError::into_inner);
+        benches.pop().unwrap_or_default()
+    }
+
+    fn put_back(&self, bench: Bench) {
+        let mut benches = self.benches.lock().unwrap_or_else(PoisonError::into_inner);
+        benches.push(bench);
     }
 
     /// Adds the node of these rows and all below it; answers where it is.
     fn node(
-        &mut self,
+        &self,
         task: &Task<'_>,
-        rows: &mut [u32],
-        total: Sum,
-        mut sums: Vec<Sum>,
-        depth: usize,
+        place: Place<'_>,
         nodes: &mut Vec<CodeNode>,
+        bench: &mut Bench,
     ) -> u32 {
         let here = nodes.len();
-        let weight = total.weight + self.settings.ridge;
-        let value = if weight > 0.0 {
-            self.settings.shrinkage * total.left / weight
-        } else {
-            0.0
-        };
-        nodes.push(CodeNode::Leaf(value as f32));
+        let Place {
+            seen,
+            unseen,
+            total,
+            sums,
+            depth,
+        } = place;
         let Some(split) = self.best(task, total, &sums) else {
-            for &row in rows.iter() {
-                self.answers[row as usize] = value as f32;
-            }
+            let weight = total.weight + self.settings.ridge;
+            let value = if weight > 0.0 {
+                (self.settings.shrinkage * total.left / weight) as f32
+            } else {
+                0.0
+            };
+            seen.answers.fill(value);
+            unseen.answers.fill(value);
+            nodes.push(CodeNode::Leaf(value));
             // The empty arrays at the lowest level would only be in the way.
             if !sums.is_empty() {
-                self.spare.push(sums);
+                bench.spare.push(sums);
             }
             return here as u32;
         };
 
-        let column = self.bins.column(split.column);
+        let codes = self.bins.codes(split.column);
+        let (low_seen, high_seen) = seen.divide(codes, split.code, &mut bench.aside);
+        let (low_unseen, high_unseen) = unseen.divide(codes, split.code, &mut bench.aside);
+        let first = self.bins.column(split.column).sums().start;
         let mut low_total = Sum::default();
-        for &sum in &sums[column.codes().start..=usize::from(split.code)] {
+        for &sum in &sums[first..=first + usize::from(split.code)] {
             low_total.add(sum);
         }
-        let high_total = total.minus(low_total);
-        let middle = self.partition(rows, split);
-        let (low_rows, high_rows) = rows.split_at_mut(middle);
-
-        let depth = depth + 1;
-        let (low, high);
-        if depth == self.settings.depth {
-            // Their leaves need no sums per code: an empty array has no split in it.
-            low = self.node(task, low_rows, low_total, Vec::new(), depth, nodes);
-            high = self.node(task, high_rows, high_total, Vec::new(), depth, nodes);
-            self.spare.push(sums);
-        } else {
-            let low_is_smaller = low_rows.len() <= high_rows.len();
-            let smaller = if low_is_smaller {
-                self.sums(task, low_rows)
-            } else {
-                self.sums(task, high_rows)
-            };
-            for &feature in task.features {
-                for code in self.bins.column(feature as usize).codes() {
-                    sums[code] = sums[code].minus(smaller[code]);
-                }
-            }
-            let (low_sums, high_sums) = if low_is_smaller {
-                (smaller, sums)
-            } else {
-                (sums, smaller)
-            };
-            low = self.node(task, low_rows, low_total, low_sums, depth, nodes);
-            high = self.node(task, high_rows, high_total, high_sums, depth, nodes);
-        }
+        let (low_sums, high_sums) =
+            self.divide_sums(task, sums, low_seen.rows, high_seen.rows, depth + 1, bench);
+        let low = Place {
+            seen: low_seen,
+            unseen: low_unseen,
+            total: low_total,
+            sums: low_sums,
+            depth: depth + 1,
+        };
+        let high = Place {
+            seen: high_seen,
+            unseen: high_unseen,
+            total: total.minus(low_total),
+            sums: high_sums,
+            depth: depth + 1,
+        };
+        // Children come after their parents: its place first, what it is when that is known.
+        nodes.push(CodeNode::Leaf(0.0));
+        let (low, high) = self.children(task, low, high, nodes, bench);
         nodes[here] = CodeNode::Split {
             column: split.column as u16,
             code: split.code,
@@ -221,6 +258,48 @@ impl<'a> Grower<'a> {
             high,
         };
         here as u32
+    }
+
+    /// Both sides of a question, at the same time where that is worth it; answers where they are.
+    fn children(
+        &self,
+        task: &Task<'_>,
+        low: Place<'_>,
+        high: Place<'_>,
+        nodes: &mut Vec<CodeNode>,
+        bench: &mut Bench,
+    ) -> (u32, u32) {
+        let smaller = low.seen.len().min(high.seen.len()) * task.features.len();
+        // At the lowest level nothing is left to sum.
+        if !self.crew.is_free_for(smaller) || low.depth == self.settings.depth {
+            let low = self.node(task, low, nodes, bench);
+            return (low, self.node(task, high, nodes, bench));
+        }
+        let aside = || {
+            let mut bench = self.bench();
+            let mut nodes = Vec::new();
+            self.node(task, high, &mut nodes, &mut bench);
+            self.put_back(bench);
+            nodes
+        };
+        let here = || self.node(task, low, nodes, bench);
+        let (above, low) = self.crew.both(smaller, aside, here);
+        let offset = nodes.len() as u32;
+        nodes.extend(above.into_iter().map(|node| match node {
+            CodeNode::Split {
+                column,
+                code,
+                low,
+                high,
+            } => CodeNode::Split {
+                column,
+                code,
+                low: low + offset,
+                high: high + offset,
+            },
+            leaf @ CodeNode::Leaf(_) => leaf,
+        }));
+        (low, offset)
     }
 
     #[inline]
@@ -232,26 +311,96 @@ impl<'a> Grower<'a> {
         }
     }
 
+    /// The sums of both sides, from those of all: the smaller side is summed, the other is what remains.
+    fn divide_sums(
+        &self,
+        task: &Task<'_>,
+        mut all: Vec<Sum>,
+        low: &[u32],
+        high: &[u32],
+        depth: usize,
+        bench: &mut Bench,
+    ) -> (Vec<Sum>, Vec<Sum>) {
+        if depth == self.settings.depth {
+            // Their leaves need no sums per code: an empty array has no split in it.
+            bench.spare.push(all);
+            return (Vec::new(), Vec::new());
+        }
+        let low_is_smaller = low.len() <= high.len();
+        let smaller = self.sums(task, if low_is_smaller { low } else { high }, bench);
+        for &feature in task.features {
+            let here = self.bins.column(feature as usize).sums();
+            for (all, smaller) in all[here.clone()].iter_mut().zip(&smaller[here]) {
+                *all = all.minus(*smaller);
+            }
+        }
+        if low_is_smaller {
+            (smaller, all)
+        } else {
+            (all, smaller)
+        }
+    }
+
     /// The sums of these rows, code by code.
-    fn sums(&mut self, task: &Task<'_>, rows: &[u32]) -> Vec<Sum> {
-        let mut sums = self.spare.pop().unwrap_or_default();
+    fn sums(&self, task: &Task<'_>, rows: &[u32], bench: &mut Bench) -> Vec<Sum> {
+        let mut sums = bench.spare.pop().unwrap_or_default();
         sums.clear();
         sums.resize(self.bins.len(), Sum::default());
-        let all = task.features.len() == self.bins.width();
-        for &row in rows {
-            let sum = self.sum_of(task, row);
-            let codes = self.bins.row(row as usize);
-            if all {
-                for &code in codes {
-                    sums[usize::from(code)].add(sum);
+        self.add_up(task, rows, task.features, &mut sums, 0);
+        sums
+    }
+
+    /// Adds up the rows for these features, half of them at a time where that is worth it; `sums` begin at `offset`.
+    fn add_up(
+        &self,
+        task: &Task<'_>,
+        rows: &[u32],
+        features: &[u32],
+        sums: &mut [Sum],
+        offset: usize,
+    ) {
+        let half = features.len() / 2;
+        // Halves are more work than the whole: every row is looked up in both.
+        if self.crew.is_free_for(half * rows.len()) {
+            let (one, other) = features.split_at(half);
+            let middle = self.bins.column(other[0] as usize).sums().start;
+            let (one_sums, other_sums) = sums.split_at_mut(middle - offset);
+            self.crew.both(
+                half * rows.len(),
+                || self.add_up(task, rows, one, one_sums, offset),
+                || self.add_up(task, rows, other, other_sums, middle),
+            );
+            return;
+        }
+        let places = features.iter().map(|&feature| {
+            let first = self.bins.column(feature as usize).sums().start - offset;
+            (feature, first as u32)
+        });
+        let places: Vec<(u32, u32)> = places.collect();
+        let mut ready = [Sum::default(); AT_A_TIME];
+        for some in rows.chunks(AT_A_TIME) {
+            self.bins.fetch(some);
+            for (sum, &row) in ready.iter_mut().zip(some) {
+                *sum = self.sum_of(task, row);
+            }
+            // Two rows at a time: where a feature has its sums is looked up once for both. The first is added first, as ever.
+            let (pairs, rest) = some.as_chunks::<2>();
+            for (&[sum_a, sum_b], &[a, b]) in ready.as_chunks::<2>().0.iter().zip(pairs) {
+                let (codes_a, codes_b) = (self.bins.row(a as usize), self.bins.row(b as usize));
+                for &(feature, first) in &places {
+                    let (feature, first) = (feature as usize, first as usize);
+                    sums[first + usize::from(codes_a[feature])].add(sum_a);
+                    sums[first + usize::from(codes_b[feature])].add(sum_b);
                 }
-            } else {
-                for &feature in task.features {
-                    sums[usize::from(codes[feature as usize])].add(sum);
+            }
+            // At most one, the last.
+            for (&row, &sum) in rest.iter().zip(&ready[some.len() - rest.len()..]) {
+                let codes = self.bins.row(row as usize);
+                for &(feature, first) in &places {
+                    sums[first as usize + usize::from(codes[feature as usize])].add(sum);
                 }
             }
         }
-        sums
     }
 
     /// The question that removes most of the squared error; the first of equals.
@@ -265,10 +414,10 @@ impl<'a> Grower<'a> {
         // Rounding alone must not look like a gain.
         let mut to_beat = 1e-9 * (without + total.weight * 1e-6);
         for &feature in task.features {
-            let codes = self.bins.column(feature as usize).codes();
+            let here = self.bins.column(feature as usize).sums();
             let mut low = Sum::default();
             // Nothing is above the last code.
-            for (code, &sum) in codes.clone().zip(&sums[codes.start..codes.end - 1]) {
+            for (code, &sum) in sums[here.start..here.end - 1].iter().enumerate() {
                 low.add(sum);
                 // Without rows of this code the question is the one before.
                 if sum.weight == 0.0 {
@@ -286,7 +435,7 @@ impl<'a> Grower<'a> {
                     to_beat = gain;
                     best = Some(Split {
                         column: feature as usize,
-                        code: code as u16,
+                        code: code as u8,
                         gain,
                     });
                 }
@@ -295,21 +444,25 @@ impl<'a> Grower<'a> {
         best.filter(|split| split.gain.is_finite())
     }
 
-    /// Puts the rows that go left first, both parts in their old order; answers where the second begins.
-    fn partition(&mut self, rows: &mut [u32], split: Split) -> usize {
-        self.aside.resize(rows.len(), 0);
-        let codes = self.bins.codes(split.column);
-        let (mut kept, mut moved) = (0, 0);
-        for index in 0..rows.len() {
-            let row = rows[index];
-            // Written to both places, one of which moves on: which one is a coin toss to the processor, and no branch.
-            let above = codes[row as usize] > split.code;
-            rows[kept] = row;
-            self.aside[moved] = row;
-            kept += usize::from(!above);
-            moved += usize::from(above);
-        }
-        rows[kept..].copy_from_slice(&self.aside[..moved]);
-        kept
+    /// The tree, speaking in features.
+    fn in_features(&self, nodes: Vec<CodeNode>) -> Tree {
+        let nodes = nodes.into_iter().map(|node| match node {
+            CodeNode::Leaf(value) => Node::Leaf { value },
+            CodeNode::Split {
+                column,
+                code,
+                low,
+                high,
+            } => {
+                let column = self.bins.column(usize::from(column));
+                Node::Split {
+                    feature: column.feature,
+                    threshold: column.threshold(code),
+                    low,
+                    high,
+                }
+            }
+        });
+        Tree::new(nodes.collect())
     }
 }

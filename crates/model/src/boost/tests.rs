@@ -95,6 +95,40 @@ fn same_seed_same_model_other_seed_other_model() {
 }
 
 #[test]
+fn any_number_of_threads_grows_the_same_trees() {
+    // Pieces so small that both features and sides of a question are shared out.
+    let worth = 500;
+    let seen = table(3000, 10, 8, |x| x[0] * x[1] + x[9]);
+    let settings = Boosting {
+        trees: 3,
+        ..Boosting::default()
+    };
+    for follow in [Follow::Remainder, Follow::Targets] {
+        let grow = |threads| {
+            let crew = Crew::of(threads, worth);
+            settings.grow_with(&crew, &seen, 1, follow)
+        };
+        let alone = grow(1).unwrap();
+        for threads in [2, 3, 8] {
+            assert!(grow(threads).unwrap() == alone, "{threads} threads");
+        }
+    }
+}
+
+#[test]
+fn rows_it_was_not_grown_on_are_answered_as_well() {
+    // With half of the rows per tree, what is left of the others has to follow too, or the sum would overshoot.
+    let seen = table(600, 2, 9, |x| 4.0 * x[0]);
+    let half = Boosting {
+        row_share: 0.5,
+        trees: 60,
+        ..Boosting::default()
+    };
+    let error = HeldOut::of(&half.fit(&seen, 1).unwrap(), &seen).unwrap();
+    assert!(error.rms < 0.1, "{error:?}");
+}
+
+#[test]
 fn a_constant_target_is_answered_everywhere() {
     let model = Boosting::default()
         .fit(&table(100, 2, 5, |_| -3.25), 0)
@@ -229,12 +263,20 @@ fn a_model_survives_its_file_and_a_broken_file_is_refused() {
             format!("{},{leaf},{leaf}", split(1, 1, 2)),
             "asks for feature 1 of 1",
         ),
-        (r#"{"leaf":{"value":1e99}}"#.to_owned(), "answers inf"),
+        (r#"{"leaf":{"value":1e99}}"#.to_owned(), "out of range"),
+        (
+            r#"{"leaf":{"value":3.4028235e38}}"#.to_owned(),
+            "add up to no number",
+        ),
     ];
     for (nodes, fault) in faults {
         let refused = read(&tree(&nodes)).unwrap_err().to_string();
         assert!(refused.contains(fault), "{refused}");
     }
+    let many = vec![format!("[{leaf}]"); MOST_TREES + 1].join(",");
+    let many = format!(r#"{{"width":1,"base":0.5,"trees":[{many}]}}"#);
+    let refused = read(&many).unwrap_err().to_string();
+    assert!(refused.contains("10001 trees"), "{refused}");
     // As deep as it is long: a complete tree of that depth would not fit in memory.
     let chain = (0..40).flat_map(|i| [split(0, 2 * i + 1, 2 * i + 2), leaf.to_owned()]);
     let nodes: Vec<String> = chain.chain([leaf.to_owned()]).collect();

@@ -40,6 +40,9 @@ pub(super) enum Node {
     },
 }
 
+/// No ensemble has more trees: in flat form they all take as much room as the deepest.
+pub(super) const MOST_TREES: usize = 10_000;
+
 /// An ensemble as a file says it is.
 #[derive(Deserialize)]
 struct Unchecked {
@@ -61,9 +64,17 @@ impl TryFrom<Unchecked> for Ensemble {
         if !base.is_finite() {
             return Err(InvalidEnsemble(format!("its base is {base}")));
         }
+        if trees.len() > MOST_TREES {
+            return Err(InvalidEnsemble(format!("it has {} trees", trees.len())));
+        }
+        let mut largest = f64::from(base.abs());
         for (index, tree) in trees.iter().enumerate() {
             tree.check(width)
                 .map_err(|fault| InvalidEnsemble(format!("tree {index} {fault}")))?;
+            largest += tree.largest();
+        }
+        if largest >= f32::MAX.into() {
+            return Err(InvalidEnsemble("its trees add up to no number".to_owned()));
         }
         Ok(Self { width, base, trees })
     }
@@ -162,6 +173,15 @@ impl Tree {
             }
         }
         depths.into_iter().max().unwrap_or(0)
+    }
+
+    /// The farthest from 0 it can answer.
+    fn largest(&self) -> f64 {
+        let values = self.nodes.iter().map(|node| match *node {
+            Node::Leaf { value } => f64::from(value.abs()),
+            Node::Split { .. } => 0.0,
+        });
+        values.fold(0.0, f64::max)
     }
 
     /// What a descent relies on: it ends, and everything it reads is there.

@@ -16,6 +16,7 @@ use super::seat::{Case, Seat};
 use super::sync::{AtomicU64, Mutex, QUEUE, lock, thread_local};
 use super::table::Table;
 use super::word::{Published, Word};
+use crate::belief::Tally;
 use crate::budget::Ledger;
 use crate::key::Key;
 use crate::kinds::{Kinds, Likeness};
@@ -431,6 +432,26 @@ impl Engine {
     /// Learns what the samples so far say about cases to come. Not for callers: it may take a while.
     pub(crate) fn study(&self) {
         self.kinds.study(&*self.clock, self.served_ns());
+    }
+
+    /// The same however long it takes: somebody asked for it.
+    pub(crate) fn study_all(&self) {
+        self.kinds.study(&*self.clock, f64::INFINITY);
+    }
+
+    /// Takes over what was measured of candidates before. What is known already stays.
+    pub(crate) fn recall(&self, case: &Case, known: &[(usize, Tally)]) {
+        let mut learned = lock(&case.learned);
+        let asked = learned.trial().map(|trial| trial.serial);
+        for (candidate, tally) in known {
+            let tally = tally.as_of(self.clock.now());
+            learned.recall(*candidate, tally);
+            if let (Some(kin), Some(mean)) = (&case.kin, tally.mean()) {
+                kin.observe(*candidate, mean);
+            }
+        }
+        learned.settle(&self.rules);
+        self.publish(case, &learned, asked);
     }
 
     /// Learns about the cases that samples wait of, unless another thread is at it. Returns how many samples it took.

@@ -99,7 +99,7 @@ impl<I: ?Sized, R> Operation<I, R> {
         let serves = choice.map_or(REFERENCE, |choice| choice.serves);
         let ranked = |variant: usize| Ranked {
             variant: self.of.variants[variant].clone(),
-            estimate: estimate(&learned, variant, &Estimate::Unknown),
+            estimate: estimate(&learned, variant, None, &Estimate::Unknown),
         };
         let others = (0..self.of.variants.len()).filter(|i| *i != serves && !learned.is_barred(*i));
         let mut alternatives: Vec<Ranked> = others.map(ranked).collect();

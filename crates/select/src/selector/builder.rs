@@ -15,6 +15,7 @@ use super::assumed::assumed;
 use super::{Selector, Shared, Turns, most_aligned};
 use crate::budget::{Budget, InvalidBudget};
 use crate::engine::Engine;
+use crate::forecast::Forecast;
 use crate::learn::Rules;
 use crate::own::Registry;
 use crate::policy::{InvalidPolicy, Policy};
@@ -95,6 +96,7 @@ pub struct Builder {
     verify_one_in: u32,
     background: bool,
     calibrations: usize,
+    forecast: Forecast,
 }
 
 impl Builder {
@@ -102,6 +104,13 @@ impl Builder {
     #[must_use]
     pub fn calibration(mut self, calibration: Calibration) -> Self {
         self.calibration = Some(calibration);
+        self
+    }
+
+    /// What is to be expected of workloads that were not measured, from those that were.
+    #[must_use]
+    pub fn forecast(mut self, forecast: Forecast) -> Self {
+        self.forecast = forecast;
         self
     }
 
@@ -239,6 +248,7 @@ impl Builder {
             alignment: AtomicUsize::new(most_aligned(&self.kernels)),
             kernels: Mutex::new(self.kernels),
             calibration: self.calibration,
+            forecast: self.forecast,
             assumed,
             numerics: self.numerics,
             mode: self.mode,
@@ -287,6 +297,7 @@ impl Selector {
             verify_one_in: 256,
             background: true,
             calibrations: 1,
+            forecast: Forecast::default(),
         }
     }
 }

@@ -72,6 +72,9 @@ pub struct RaceOptions {
     /// A kernel of which one run takes longer is dropped, ten seconds by default. A run cannot be interrupted: it is
     /// waited for.
     pub timeout: Duration,
+    /// Samples that every candidate has before it may be dropped, one by default. Whoever wants to know how long the slow
+    /// ones take as well, as a model of times does, asks for three: one alone may be somebody else's time.
+    pub least_samples: usize,
     /// Seed of operands and orders, 1 by default.
     pub seed: u64,
 }
@@ -81,6 +84,7 @@ impl Default for RaceOptions {
         Self {
             budget: Duration::from_secs(1),
             timeout: Duration::from_secs(10),
+            least_samples: 1,
             seed: 1,
         }
     }
@@ -372,7 +376,7 @@ impl Race<'_> {
                 _ => self.begin(number, call)?,
             }
         }
-        race::drop_behind(&mut self.lanes);
+        race::drop_behind(&mut self.lanes, self.options.least_samples);
         // The zone of the selector, which is in ln t.
         let zone = Indifference::new(self.shared.engine.rules.zone.exp_m1()).unwrap_or_default();
         let mut order: Vec<usize> = (0..self.lanes.len()).collect();
@@ -397,7 +401,7 @@ impl Race<'_> {
                 }
                 self.take(number, call)?;
             }
-            race::drop_behind(&mut self.lanes);
+            race::drop_behind(&mut self.lanes, self.options.least_samples);
         }
         Ok(true)
     }
@@ -438,8 +442,9 @@ impl Race<'_> {
             let is_long = self.lanes[number]
                 .expected_ns
                 .is_some_and(|expected| expected >= LED_IN_NS);
-            let far_behind =
-                is_long && race::is_far_behind(&self.lanes, first, NOT_WORTH_REPEATING);
+            let far_behind = is_long
+                && self.options.least_samples <= 1
+                && race::is_far_behind(&self.lanes, first, NOT_WORTH_REPEATING);
             let lane = &mut self.lanes[number];
             // It may have taken less than the sample that follows: somebody may drop in on either.
             lane.least_ns = first;

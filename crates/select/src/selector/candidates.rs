@@ -21,12 +21,25 @@ impl Entry {
     /// choice for the sizes at hand.
     fn arm(&self, workload: &Workload, machine: &Machine) -> String {
         let spec = self.kernel.spec();
-        let threads = prior::threads(&self.kernel.space(workload, machine), &self.setting);
-        format!("{} {} threads={threads}", spec.id, spec.version)
+        arm(&spec.id, spec.version, self.threads(workload, machine))
+    }
+
+    fn threads(&self, workload: &Workload, machine: &Machine) -> u32 {
+        prior::threads(&self.kernel.space(workload, machine), &self.setting)
     }
 }
 
+/// A kernel with its threads, by a name that is the same on every workload.
+pub(crate) fn arm(kernel: &KernelId, version: u32, threads: u32) -> String {
+    format!("{kernel} {version} threads={threads}")
+}
+
 impl Shared {
+    /// The threads that a candidate runs on.
+    pub(super) fn threads(&self, entry: &Entry, workload: &Workload) -> u32 {
+        entry.threads(workload, self.host.load().machine())
+    }
+
     fn terms<'a>(&self, host: &'a Host) -> Terms<'a> {
         Terms {
             numerics: self.numerics,
@@ -148,8 +161,15 @@ impl Shared {
             ),
             None => Estimate::Unknown,
         };
+        let spec = kernel.spec();
+        let threads = prior::threads(&space, &setting);
+        let time_ns = expected.time().map(|time| time.get());
+        let foretold = self
+            .forecast
+            .of(workload, (&spec.id, spec.version), threads, time_ns);
         Some(Entry {
             params: space.params(&setting).ok()?,
+            foretold,
             kernel: Arc::clone(kernel),
             setting,
             expected,
@@ -159,10 +179,7 @@ impl Shared {
 
     fn facts(&self, entry: &Entry, workload: &Workload, host: &Host) -> Facts {
         let expected_ns = entry.expected.time().map(|time| time.get().max(0.01));
-        let threads = prior::threads(
-            &entry.kernel.space(workload, host.machine()),
-            &entry.setting,
-        );
+        let threads = entry.threads(workload, host.machine());
         let bound = self.calibration.as_ref().and_then(|calibration| {
             prior::roofline(workload, threads, host.machine(), calibration)
         });
@@ -173,13 +190,17 @@ impl Shared {
             host.machine(),
             &self.assumed,
         );
+        let foretold = entry.foretold.as_ref().map(|foretold| Expected {
+            mean: foretold.mean,
+            sd: foretold.sd(),
+        });
         let hinted_ns = on_assumed.time().map_or(1.0, |time| time.get().max(0.01));
         Facts {
-            expected: expected_ns.map(|time_ns| Expected {
+            expected: foretold.or(expected_ns.map(|time_ns| Expected {
                 mean: time_ns.ln(),
                 sd: EXPECTED_SD,
-            }),
-            modelled: None,
+            })),
+            modelled: foretold,
             hinted: hinted_ns.ln(),
             workspace: entry.kernel.workspace(workload, &entry.setting).0,
             efficiency: bound

@@ -23,6 +23,11 @@ const CONFIDENCE: f64 = 0.9;
 /// How far out 90 % of a normal distribution lies, in standard deviations.
 const Z_90: f64 = 1.645;
 
+/// A sample may lie so many times as far above the middle as the shortest lies below it, and still be what the kernel takes.
+const CALM: f64 = 2.0;
+/// The shortest lies so far below it at the least, as a share of the middle.
+const CALM_SHARE: f64 = 0.02;
+
 /// One candidate in the race.
 #[derive(Debug, Clone)]
 pub(super) struct Lane {
@@ -85,14 +90,18 @@ impl Lane {
         Interval::new(end(0.5 - reach)?, end(0.5 + reach)?).ok()
     }
 
-    /// The samples with those beyond the quartiles brought to them: one disturbed sample is no change of the kernel.
+    /// The samples, with those brought down that lie far above the middle: one disturbed sample is no change of the kernel.
+    /// What disturbs adds time and never takes any, so how far the others lie below the middle says what is far.
     pub(super) fn calm_samples(&self) -> Vec<f64> {
-        let quartiles = quantile(&self.samples_ns, 0.25).zip(quantile(&self.samples_ns, 0.75));
-        let Some((low, high)) = quartiles else {
-            return Vec::new();
+        let mut sorted = self.samples_ns.clone();
+        sorted.sort_by(f64::total_cmp);
+        // Of two, the lower one.
+        let Some(middle) = sorted.get(sorted.len().saturating_sub(1) / 2) else {
+            return sorted;
         };
+        let most = middle + CALM * (middle - sorted[0]).max(CALM_SHARE * middle);
         let samples = self.samples_ns.iter();
-        samples.map(|sample| sample.clamp(low, high)).collect()
+        samples.map(|sample| sample.min(most)).collect()
     }
 }
 
@@ -124,8 +133,8 @@ pub(super) fn is_far_behind(lanes: &[Lane], time_ns: f64, most: f64) -> bool {
     best_ns(lanes).is_some_and(|best| time_ns > most * best)
 }
 
-/// Drops who is behind, the slowest first, while more than two are left.
-pub(super) fn drop_behind(lanes: &mut [Lane]) {
+/// Drops who is behind and has so many samples, the slowest first, while more than two are left.
+pub(super) fn drop_behind(lanes: &mut [Lane], least_samples: usize) {
     let Some(best) = best_ns(lanes).filter(|best| *best > 0.0) else {
         return;
     };
@@ -135,9 +144,9 @@ pub(super) fn drop_behind(lanes: &mut [Lane]) {
     for number in order.into_iter().take(droppable) {
         let lane = &mut lanes[number];
         let times = lane.least_ns / best;
-        let rule = DROPPED_AT
-            .iter()
-            .find(|(samples, _)| lane.samples_ns.len() >= *samples);
+        let samples = lane.samples_ns.len();
+        let rule = DROPPED_AT.iter().find(|(least, _)| samples >= *least);
+        let rule = rule.filter(|_| samples >= least_samples);
         if rule.is_some_and(|(_, most)| times > *most) {
             lane.ended = Some(Ended::Behind { times });
         }
@@ -206,13 +215,13 @@ mod tests {
             .enumerate()
             .map(|(i, time)| lane(i, &[*time]))
             .collect();
-        drop_behind(&mut lanes);
+        drop_behind(&mut lanes, 1);
         assert_eq!(left(&lanes), [0, 1, 2]);
         assert_eq!(lanes[3].ending(), Ended::Behind { times: 1.51 });
         // The shortest of three counts: one of them was disturbed.
         lanes[1] = lane(1, &[114.0, 900.0, 120.0]);
         lanes[2] = lane(2, &[149.0, 116.0, 149.0]);
-        drop_behind(&mut lanes);
+        drop_behind(&mut lanes, 1);
         assert_eq!(left(&lanes), [0, 1]);
     }
 
@@ -224,9 +233,9 @@ mod tests {
             lane(2, &[700.0]),
             lane(3, &[]),
         ];
-        drop_behind(&mut lanes);
+        drop_behind(&mut lanes, 1);
         assert_eq!(left(&lanes), [1, 2]);
-        drop_behind(&mut lanes);
+        drop_behind(&mut lanes, 1);
         assert_eq!(left(&lanes), [1, 2]);
         assert_eq!(lanes[3].ending(), Ended::NotReached);
     }
@@ -282,7 +291,27 @@ mod tests {
 
     #[test]
     fn what_is_learned_has_no_spikes() {
-        let calm = lane(0, &[10.0, 11.0, 12.0, 13.0, 9000.0]).calm_samples();
-        assert_eq!(calm, [11.0, 11.0, 12.0, 13.0, 13.0]);
+        let calm = |samples: &[f64]| lane(0, samples).calm_samples();
+        assert_eq!(
+            calm(&[10.0, 9000.0, 12.0, 13.0, 11.0]),
+            [10.0, 16.0, 12.0, 13.0, 11.0]
+        );
+        // Of two, one may have been disturbed.
+        assert_eq!(calm(&[200.0, 100.0]), [104.0, 100.0]);
+        assert_eq!(calm(&[500.0]), [500.0]);
+        assert!(calm(&[]).is_empty());
+    }
+
+    #[test]
+    fn nobody_is_dropped_before_the_samples_asked_for() {
+        let mut lanes = vec![
+            lane(0, &[100.0; 2]),
+            lane(1, &[110.0; 2]),
+            lane(2, &[900.0; 2]),
+        ];
+        drop_behind(&mut lanes, 3);
+        assert_eq!(left(&lanes), [0, 1, 2]);
+        drop_behind(&mut lanes, 2);
+        assert_eq!(left(&lanes), [0, 1]);
     }
 }

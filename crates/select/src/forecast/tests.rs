@@ -1,0 +1,124 @@
+use kernelwise_types::{Candidate, Params};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use super::*;
+use crate::belief::Tally;
+
+/// What `kernel` takes for a product, over a poor expectation: a cost per call, a rate, and noise of 5 %.
+fn measured(kernel: &str, shape: [usize; 3], threads: u32, random: &mut Pcg64Mcg) -> Evidence {
+    let [m, k, n] = shape;
+    let work = (m * k * n) as f64;
+    let (call, rate) = match kernel {
+        "small" => (20.0, 0.2),
+        _ => (2000.0, 0.02),
+    };
+    let noise = 1.0 + 0.05 * (random.random::<f64>() - 0.5);
+    let time = (call + rate * work / f64::from(threads)) * noise;
+    Evidence {
+        workload: format!("matmul f32 {m}x{k}x{n}").parse().unwrap(),
+        candidate: Candidate {
+            kernel: format!("cpu-matmul-f32-{kernel}").parse().unwrap(),
+            params: Params::new(),
+        },
+        version: 1,
+        threads,
+        expected_ns: Some(0.05 * work + 1.0),
+        tally: Tally::of(5, 5.0, time.ln(), 0.01).unwrap(),
+    }
+}
+
+fn many(count: usize) -> Vec<Evidence> {
+    let mut random = Pcg64Mcg::seed_from_u64(7);
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let shape = [(); 3].map(|()| (2f64 * 200f64.powf(random.random::<f64>())) as usize);
+        for kernel in ["small", "large"] {
+            for threads in [1, 2] {
+                all.push(measured(kernel, shape, threads, &mut random));
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn shapes_that_were_not_measured_are_foretold() {
+    let judged = judge(&many(60), 1);
+    let all = judged.all.unwrap();
+    assert!(all.median_error_factor < 1.12, "{all:?}");
+    assert!(all.p90_error_factor < 1.5, "{all:?}");
+    assert!((0.8..=0.98).contains(&all.coverage_90), "{all:?}");
+    assert!(all.prior_median_error_factor.unwrap() > 1.5);
+    assert_eq!(judged.operations["matmul"], all);
+    assert!(judged.decades.len() >= 3);
+    assert_eq!(judged.without_model, 0);
+    assert_eq!(judge(&many(60), 1), judge(&many(60), 1));
+}
+
+#[test]
+fn far_away_intervals_are_wider_and_the_nearest_is_named() {
+    let evidence = many(40);
+    let forecast = Forecast::fit(&evidence, 1);
+    let kernel = "cpu-matmul-f32-large".parse().unwrap();
+    let of = |text: &str| {
+        let workload: Workload = text.parse().unwrap();
+        let work = workload.cost().unwrap().flops.0 as f64 / 2.0;
+        let expected = Some(0.05 * work + 1.0);
+        forecast.of(&workload, (&kernel, 1), 1, expected)
+    };
+    let seen = of(&evidence[0].workload.to_string()).unwrap();
+    assert_eq!(seen.nearest, evidence[0].workload.to_string());
+    assert!((seen.nearest_factor - 1.0).abs() < 1e-9);
+    assert_eq!(seen.workloads, 40);
+    let far = of("matmul f32 9000x9000x9000").unwrap();
+    assert!(far.half_width > 2.0 * seen.half_width);
+    assert!(far.nearest_factor > 20.0);
+    assert!((seen.sd() * NINETY - seen.half_width).abs() < 1e-12);
+    // Of another kind nothing is known.
+    assert_eq!(of("matmul f32 8x8x8 ta"), None);
+}
+
+#[test]
+fn a_kernel_that_never_ran_borrows_with_a_wide_interval() {
+    let evidence = many(40);
+    let forecast = Forecast::fit(&evidence, 1);
+    let known = &evidence[0];
+    let of = |name: &str, version| {
+        let kernel = name.parse().unwrap();
+        forecast.of(&known.workload, (&kernel, version), 1, known.expected_ns)
+    };
+    let familiar = of("cpu-matmul-f32-small", 1).unwrap();
+    for (name, version) in [("cpu-matmul-f32-new", 1), ("cpu-matmul-f32-small", 2)] {
+        let strange = of(name, version).unwrap();
+        assert!(strange.half_width > 1.2 * familiar.half_width);
+        assert!(strange.mean.is_finite());
+    }
+}
+
+#[test]
+fn little_evidence_makes_no_model_and_odd_evidence_no_trouble() {
+    assert_eq!(Forecast::fit(&[], 1).kinds().count(), 0);
+    assert_eq!(
+        Forecast::fit(&many(FEWEST_WORKLOADS - 1), 1)
+            .kinds()
+            .count(),
+        0
+    );
+    let forecast = Forecast::fit(&many(FEWEST_WORKLOADS), 1);
+    let kinds: Vec<_> = forecast.kinds().collect();
+    assert_eq!(kinds, [("matmul f32 #x#x#", FEWEST_WORKLOADS, 4)]);
+    assert_eq!(judge(&many(3), 1).all, None);
+    assert_eq!(judge(&many(3), 1).without_model, 12);
+    // Expectations that are missing or absurd, all times equal, one shape many times.
+    let mut odd = many(20);
+    odd[0].expected_ns = Some(f64::NAN);
+    odd[1].expected_ns = Some(0.0);
+    odd[2].expected_ns = None;
+    for one in &mut odd {
+        one.tally = Tally::of(1, 1.0, 3.0, 0.0).unwrap();
+    }
+    let doubled = [odd.clone(), odd].concat();
+    let forecast = Forecast::fit(&doubled, 1);
+    assert_eq!(forecast.kinds().count(), 1);
+}
