@@ -59,6 +59,15 @@ pub(crate) enum Command {
     /// Say how well models of times predict, and choose
     #[command(subcommand)]
     Model(Model),
+    /// Show, check, thin out or forget what is on record
+    #[command(subcommand)]
+    Cache(Cache),
+    /// Write what is on record to a file that other machines and versions can read; it names no host, user or path
+    Export(Export),
+    /// Take over what files from `export` know; taking one over twice changes nothing
+    Import(Import),
+    /// Exchange records with a PostgreSQL server: KERNELWISE_DATABASE_URL says which
+    Sync(Sync),
     /// Race kernels against each other and against other libraries
     #[command(subcommand)]
     Bench(Bench),
@@ -157,6 +166,89 @@ pub(crate) enum Bench {
     Select(BenchSelect),
     /// How good the choices of a calibrated selector are, beside a rule written by hand and the best there is
     Choices(BenchChoices),
+    /// What remembering costs: recording, writing, opening; with KERNELWISE_DATABASE_URL also pushing to that server, where the
+    /// records stay
+    Store(BenchStore),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct BenchStore {
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cache {
+    /// Print the file that records are kept in
+    Path,
+    /// Count what is on record
+    Stats(CacheStats),
+    /// Check every row and the file itself; exit code 1 if something is wrong
+    Verify,
+    /// Let go of what is old or from elsewhere
+    Prune(CachePrune),
+    /// Forget everything
+    Clear(CacheClear),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CacheStats {
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(group = ArgGroup::new("what").args(["older_than_days", "other_machines"]).required(true).multiple(true))]
+pub(crate) struct CachePrune {
+    /// What was not measured for so many days
+    #[arg(long, value_name = "DAYS")]
+    pub(crate) older_than_days: Option<u32>,
+
+    /// What was measured on other kinds of machine
+    #[arg(long)]
+    pub(crate) other_machines: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CacheClear {
+    /// Yes, everything
+    #[arg(long, required = true)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Export {
+    /// The file to write; standard output if none is named. A name that ends in `.gz` is compressed
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Only what was measured on this kind of machine
+    #[arg(long)]
+    pub(crate) this_machine: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Import {
+    /// The files; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Only say what would be taken over
+    #[arg(long)]
+    pub(crate) preview: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Sync {
+    /// Only say what would leave this machine, and what would come
+    #[arg(long)]
+    pub(crate) preview: bool,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -218,7 +310,47 @@ pub(crate) struct BenchSelect {
 pub(crate) enum Replay {
     /// Times of convolution algorithms: one row per problem, a column `ms_…` per algorithm
     FindDb(ReplayFindDb),
+    /// Spaces of kernel parameters that were measured in full, as Kernel Tuner's cache files have them: how soon a search finds the
+    /// best of each
+    Space(ReplaySpace),
 }
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = REPLAY_SPACE_NOTES)]
+pub(crate) struct ReplaySpace {
+    /// Cache files of Kernel Tuner, plain or compressed by gzip
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// How to search
+    #[arg(long, default_value = "default")]
+    pub(crate) strategy: String,
+
+    /// Evaluations after which the best found is looked at
+    #[arg(long, value_delimiter = ',', default_values_t = [25, 50, 100, 200, 400])]
+    pub(crate) budget: Vec<u64>,
+
+    /// Searches in each space
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeats: u32,
+
+    /// Records of the same kernels on other devices, to begin from; may be repeated, and may name files that are replayed: nobody
+    /// begins from his own
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) warm: Vec<PathBuf>,
+
+    /// Seed of the first search; the others follow
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+const REPLAY_SPACE_NOTES: &str = "\
+The figure is the best time there is over the best found, in the mean. Failed configurations count as evaluations, repeats do not. Beside it \
+stands what random search without replacement has, exactly.";
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = REPLAY_NOTES)]
@@ -259,26 +391,29 @@ hindsight, a tuner that runs everything once per bucket of sizes, and the best t
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Model {
-    /// Fit every type of model to half of a record and let it choose for the other half
+    /// Tell how good models are on what they have not seen: those of this machine's own records or, with --find-db, every type of
+    /// model on recorded convolutions
     Evaluate(ModelEvaluate),
+    /// Show what models of this machine's records there are, and what they rest on
+    Show(ModelShow),
 }
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = MODEL_EVALUATE_NOTES)]
 pub(crate) struct ModelEvaluate {
-    /// The record: times of convolution algorithms, comma-separated, plain or compressed by gzip
+    /// Recorded times of convolution algorithms instead of this machine's own: comma-separated, plain or compressed by gzip
     #[arg(long, value_name = "FILE")]
-    pub(crate) find_db: PathBuf,
+    pub(crate) find_db: Option<PathBuf>,
 
     /// Seed of the halves and the models
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Only so many problems, both halves together
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Only so many problems of --find-db, both halves together
+    #[arg(long, value_name = "N", requires = "find_db", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: Option<u32>,
 
-    /// Types of models, by default all
+    /// Types of models for --find-db, by default all
     #[arg(long, value_delimiter = ',', default_values = ModelKind::NAMES, value_parser = PossibleValuesParser::new(ModelKind::NAMES))]
     pub(crate) models: Vec<String>,
 
@@ -287,9 +422,20 @@ pub(crate) struct ModelEvaluate {
     pub(crate) format: Format,
 }
 
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ModelShow {
+    /// Seed of the models
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
 // One paragraph: clap breaks it where the terminal ends.
 const MODEL_EVALUATE_NOTES: &str = "\
-A model per algorithm learns ln of the time over the work, with all times of one half of the problems known. The slowdown is that of its \
+Of this machine's own records, workloads are dealt into five hands, and the times of each are forecast from the other four. With --find-db, a model per algorithm learns ln of the time over the work, with all times of one half of the problems known. The slowdown is that of its \
 choices in the other half over the best recorded, a geometric mean. `in 90 %` is the share of times within their 90 % intervals; \
 median and p90 are factors between predicted and recorded times. `with slowdowns` has a second model beside the first, as the selector has, \
 and is shown if it chooses better.";
@@ -330,9 +476,9 @@ pub(crate) struct Explain {
     #[arg(long, default_value = "bandit", value_parser = PossibleValuesParser::new(kernelwise_select::Policy::NAMES))]
     pub(crate) policy: String,
 
-    /// Seconds of calls to learn from
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, allow_negative_numbers = true)]
-    pub(crate) time_budget: f64,
+    /// Seconds of calls to learn from; by default one if nothing is on record of workloads like it, else none
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) time_budget: Option<f64>,
 
     /// Seconds the calibration before it may take
     #[arg(long, value_name = "SECONDS", default_value_t = CalibrateOptions::default().budget.as_secs_f64(), value_parser = seconds, allow_negative_numbers = true)]
@@ -352,7 +498,8 @@ pub(crate) struct Explain {
 }
 
 const EXPLAIN_NOTES: &str = "\
-The machine is calibrated, then the input is computed again and again on drawn data, as by a program that uses the selector. \
+What `kernelwise learn` put on record is used: times that were measured, and models of them for inputs that were not. Where there is \
+nothing, the machine is calibrated and the input computed again and again on drawn data, as by a program that uses the selector. \
 KERNELWISE_FORCE=operation=kernel forces a kernel; KERNELWISE_MODE=frozen|shadow learns nothing, or does not follow it.";
 
 /// How much is measured.

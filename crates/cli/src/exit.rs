@@ -14,6 +14,8 @@ pub(crate) enum Failure {
     NotFound(anyhow::Error),
     /// A kernel or a library computed something wrong; what was measured has been printed: exit code 5.
     Wrong(anyhow::Error),
+    /// Records that are in use or of a newer version; nothing was touched: exit code 6.
+    Records(anyhow::Error),
     /// The user pressed Ctrl-C: exit code 130.
     Interrupted,
 }
@@ -28,6 +30,7 @@ impl Failure {
             Self::Usage(error) => (2, error),
             Self::NotFound(error) => (4, error),
             Self::Wrong(error) => (5, error),
+            Self::Records(error) => (6, error),
             Self::Interrupted => (130, anyhow::anyhow!("interrupted")),
         };
         // Nobody is left to tell if this fails; the exit code still says it.

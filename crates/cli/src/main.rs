@@ -12,6 +12,7 @@ mod environment;
 mod exit;
 mod interrupt;
 mod output;
+mod records;
 
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;

@@ -7,6 +7,12 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 
+/// Says something beside the data, on standard error.
+pub(crate) fn note(text: &str) {
+    // Nobody is left to tell if this fails.
+    let _ = writeln!(anstream::stderr(), "kernelwise: {text}");
+}
+
 /// Prints one JSON object, indented, its `schema` first.
 pub(crate) fn json(schema: &'static str, data: &impl Serialize) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();

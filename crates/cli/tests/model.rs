@@ -11,6 +11,10 @@ fn run(words: &[&str]) -> Output {
         .args(["model", "evaluate"])
         .args(words)
         .env_remove("KERNELWISE_LOG")
+        .env(
+            "KERNELWISE_DIR",
+            concat!(env!("CARGO_TARGET_TMPDIR"), "/no-records"),
+        )
         .stdin(Stdio::null())
         .output()
         .unwrap()
@@ -126,9 +130,16 @@ fn what_cannot_be_evaluated_says_why() {
         "boosted-trees",
     );
     fails(&["--find-db", path, "--limit", "1"], 1, "cannot be halved");
-    fails(&[], 2, "--find-db");
     let mut broken = tempfile::NamedTempFile::new().unwrap();
     writeln!(broken, "a,b\n1,2").unwrap();
     let broken = broken.path().to_str().unwrap();
     fails(&["--find-db", broken], 1, "no column `spatial`");
+}
+
+#[test]
+fn without_records_it_says_what_to_do() {
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(text(&output.stderr).contains("run `kernelwise learn` first"));
+    assert_eq!(text(&output.stdout), "");
 }

@@ -50,7 +50,7 @@ impl Tally {
     pub fn of(samples: u64, weight: f64, mean: f64, sd: f64) -> Option<Self> {
         let sums = [weight, mean, sd];
         let sound = sums.iter().all(|sum| sum.is_finite()) && weight > 0.0 && sd >= 0.0;
-        (sound && samples > 0).then(|| Self {
+        (sound && samples > 0).then_some(Self {
             weight,
             mean,
             squares: sd * sd * weight,

@@ -71,7 +71,7 @@ pub use budget::Budget;
 pub use policy::{Policy, Weights};
 pub use selector::{
     BuildError, Builder, CalibrateError, Ended, Evidence, Measured, Mode, Plan, Progress,
-    Quarantine, RaceOptions, ReportError, RunError, SelectError, Selector, Taken, Ticket,
-    UnknownMode, Went,
+    Quarantine, RaceOptions, Remembered, ReportError, RunError, SelectError, Selector, Taken,
+    Ticket, UnknownMode, Went,
 };
 pub use statistics::{Quality, Statistics};

@@ -36,7 +36,7 @@ use crate::statistics::{Slowdowns, Statistics};
 pub use builder::{BuildError, Builder, Mode, UnknownMode};
 use calibrate::Turns;
 pub use calibrate::{CalibrateError, Ended, Measured, Progress, RaceOptions};
-pub use memory::{Evidence, Taken};
+pub use memory::{Evidence, Remembered, Taken};
 pub(crate) use run::panic_words;
 pub use run::{Plan, RunError};
 
@@ -479,6 +479,13 @@ impl Selector {
     /// What was served, and what trials cost.
     pub fn ledger(&self) -> Ledger {
         self.shared.engine.ledger()
+    }
+
+    /// What was out of the ordinary in the times of calls, numbered, from this number on: kernels that changed while others did not,
+    /// single runs out of line, slow creep. The latest thousand are kept. [`kernelwise_model::watch`] says how often it errs.
+    pub fn noticed(&self, since: u64) -> Vec<kernelwise_model::watch::Event> {
+        self.shared.take_in_all();
+        self.shared.engine.noticed(since)
     }
 
     /// What happened lately, with the workload it happened on; the latest thousand.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use kernelwise_backend::{Axis, Call, Fault, HostKernel, Knobs, OwnKernel, Space, knobs};
 use kernelwise_measure::ScriptedClock;
 use kernelwise_select::{
-    Builder, CalibrateError, Ended, Evidence, Measured, Mode, Progress, RaceOptions, Selector,
+    Builder, CalibrateError, Ended, Measured, Mode, Progress, RaceOptions, Remembered, Selector,
+    Went,
 };
 use kernelwise_types::{
     Estimate, KernelSpec, Machine, Needs, Numerics, Reason, Technique, TensorView, TensorViewMut,
@@ -590,7 +591,7 @@ fn evidence_makes_another_selector_choose_alike() {
     let taught = Bed::new(&kernels);
     let teacher = taught.selector();
     calibrate(&teacher);
-    let evidence = teacher.evidence();
+    let evidence: Vec<Remembered> = teacher.evidence().into_iter().map(|one| one.of).collect();
     assert_eq!(evidence.len(), 2);
     assert!(evidence.iter().all(|one| one.workload == workload()));
     for mode in [Mode::Learn, Mode::Frozen] {
@@ -607,7 +608,7 @@ fn evidence_makes_another_selector_choose_alike() {
         // A second time nothing is added.
         pupil.recall(&evidence);
         assert_eq!(
-            pupil.evidence()[0].tally.samples(),
+            pupil.evidence()[0].of.tally.samples(),
             evidence[0].tally.samples()
         );
     }
@@ -618,9 +619,31 @@ fn evidence_makes_another_selector_choose_alike() {
     let pupil = bed.selector();
     let taken = pupil.recall(&changed);
     assert_eq!((taken.known, taken.foreign), (1, 1));
-    let unknown = Evidence {
+    let unknown = Remembered {
         workload: "sort u32 77".parse().unwrap(),
         ..evidence[0].clone()
     };
     assert_eq!(pupil.recall(&[unknown]).foreign, 1);
+}
+
+#[test]
+fn a_run_out_of_line_is_noticed() {
+    use kernelwise_model::watch::Noticed;
+    let bed = Bed::new(&[("a", &[MS], Does::Right)]);
+    let selector = bed.selector();
+    let report = |time_ns: f64| {
+        let ticket = selector.select(&workload()).unwrap();
+        bed.clock.advance(2 * MS);
+        selector.report(ticket, &Went::Well { time_ns }).unwrap();
+        selector.settle();
+    };
+    for run in 0..100 {
+        report(1e6 + 1e4 * f64::from(run % 5));
+    }
+    let before = selector.noticed(0);
+    assert_eq!(before, [], "usual runs are no news");
+    report(8e6);
+    let news = selector.noticed(0);
+    assert!(matches!(news[0].what, Noticed::Anomaly { .. }), "{news:?}");
+    assert_eq!(selector.noticed(news.len() as u64), []);
 }

@@ -80,7 +80,7 @@ fn conv2d(conv: &Conv2d) -> Vec<&'static str> {
 impl Preference {
     /// The candidate it means: the first family that is there, by the best instructions, with the threads nearest to those
     /// wanted. Somebody is always picked while there is anybody.
-    pub(super) fn pick(&self, candidates: &[Candidate]) -> Option<usize> {
+    pub fn pick(&self, candidates: &[Candidate]) -> Option<usize> {
         let rank = |candidate: &Candidate| {
             let variant = candidate.kernel.variant();
             let families = self.families.iter();

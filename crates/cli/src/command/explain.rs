@@ -1,7 +1,7 @@
 //! `kernelwise select` and `kernelwise explain`: which kernel, and why.
 //!
-//! Nothing is remembered between runs yet, so both learn first: the machine is calibrated, and the workload is computed again and
-//! again on drawn data for a second, as a program would that uses the selector.
+//! What earlier runs put on record is used. Where nothing is known of workloads like the one asked for, both learn first: it is
+//! computed again and again on drawn data for a second, as a program would that uses the selector.
 
 use std::time::Duration;
 
@@ -10,13 +10,16 @@ use kernelwise_backend::Call;
 use kernelwise_backend::sample::{self, Arrangement, Values};
 use kernelwise_measure::{Clock, TscClock};
 use kernelwise_probe::calibrate::CalibrateOptions;
-use kernelwise_select::{Policy, Quarantine, Selector, Statistics};
+use kernelwise_select::forecast::Forecast;
+use kernelwise_select::problem::kind;
+use kernelwise_select::{Policy, Quarantine, Remembered, Selector, Statistics};
 use kernelwise_types::{Decision, Estimate, Numerics, Ranked, Workload};
 use serde::Serialize;
 
 use super::asked::{self, Asked};
 use crate::args::{self, Format};
 use crate::exit::Failure;
+use crate::records::{self, Records};
 use crate::{interrupt, output};
 
 #[derive(Serialize)]
@@ -92,20 +95,26 @@ fn learned(args: &args::Explain) -> Result<(Workload, Selector, Policy), Failure
         .parse()
         .map_err(|error| Failure::Usage(anyhow!("{error}")))?;
     let machine = kernelwise_probe::machine();
-    let cancel = interrupt::flag()?;
-    let options = CalibrateOptions {
+    let records = Records::open(&machine)?;
+    let calibration = records.calibrated(&CalibrateOptions {
         budget: Duration::from_secs_f64(args.calibration_budget),
         ..CalibrateOptions::default()
-    };
-    let clock = TscClock::new();
-    let calibration =
-        kernelwise_probe::calibrate::calibrate(&machine, &clock, &options, &mut |_| (), cancel)?;
+    })?;
+    let kernels = kernelwise_cpu::kernels()?;
+    let found = records.found(&kernels, Some(&calibration))?;
+    let alike = |one: &Remembered| kind(&one.workload) == kind(&workload);
+    let alike: Vec<Remembered> = found.remembered.into_iter().filter(alike).collect();
+    let evidence = records::evidence(&machine, &kernels, &calibration, &alike)?;
+    let forecast = Forecast::fit(&evidence, args.seed);
+    let is_known =
+        forecast.kinds().next().is_some() || alike.iter().any(|one| one.workload == workload);
     let numerics = match args.allow_reduced {
         true => Numerics::ReducedPrecision,
         false => Numerics::Reordered,
     };
-    let mut builder = Selector::builder(machine, kernelwise_cpu::kernels()?)
+    let mut builder = Selector::builder(machine, kernels)
         .calibration(calibration)
+        .forecast(forecast)
         .policy(policy)
         .numerics(numerics)
         .seed(args.seed)
@@ -120,13 +129,23 @@ fn learned(args: &args::Explain) -> Result<(Workload, Selector, Policy), Failure
             .mode(mode.map_err(|error| Failure::Usage(anyhow!("KERNELWISE_MODE: {error}")))?);
     }
     let selector = builder.build()?;
-    use_it(&selector, &workload, args)?;
+    selector.recall(&alike);
+    let seconds = args.time_budget.unwrap_or(if is_known { 0.0 } else { 1.0 });
+    if seconds > 0.0 {
+        use_it(&selector, &workload, seconds, args.seed)?;
+    }
+    records.close()?;
     Ok((workload, selector, policy))
 }
 
 /// Computes the workload again and again.
-fn use_it(selector: &Selector, workload: &Workload, args: &args::Explain) -> Result<(), Failure> {
-    let draw = (Arrangement::Contiguous, Values::Ordinary, args.seed);
+fn use_it(
+    selector: &Selector,
+    workload: &Workload,
+    seconds: f64,
+    seed: u64,
+) -> Result<(), Failure> {
+    let draw = (Arrangement::Contiguous, Values::Ordinary, seed);
     let inputs = sample::inputs(workload, draw.0, draw.1, draw.2)?;
     let mut outputs = sample::outputs(workload, draw.0, draw.1, draw.2)?;
     let inputs: Result<Vec<_>, _> = inputs.iter().map(|tensor| tensor.view()).collect();
@@ -143,7 +162,7 @@ fn use_it(selector: &Selector, workload: &Workload, args: &args::Explain) -> Res
         if cancel.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Failure::Interrupted);
         }
-        if clock.now().saturating_sub(start) as f64 >= 1e9 * args.time_budget {
+        if clock.now().saturating_sub(start) as f64 >= 1e9 * seconds {
             return Ok(());
         }
     }

@@ -1,22 +1,28 @@
-//! `kernelwise learn`: the main job. Races the built-in kernels over a spread of shapes and shows which wins where.
+//! `kernelwise learn`: the main job. Races the built-in kernels over a spread of shapes, keeps their times, and shows which wins
+//! where, what choosing is worth, and how well times of other shapes can be told from these.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use kernelwise_bench::{SPREAD_OPERATIONS, default_shapes, read_shapes, spread_shapes};
+use kernelwise_bench::{
+    SPREAD_OPERATIONS, default_shapes, read_shapes, spread_shapes, static_rule,
+};
 use kernelwise_measure::{Clock, TscClock};
-use kernelwise_probe::calibrate::{CalibrateError, CalibrateOptions, calibrate};
+use kernelwise_probe::calibrate::CalibrateOptions;
+use kernelwise_select::forecast::{Judged, judge};
 use kernelwise_select::{Evidence, Measured, RaceOptions, Selector};
-use kernelwise_types::{DType, Machine, Numerics, Workload};
+use kernelwise_types::units::Nanos;
+use kernelwise_types::{Candidate, DType, Machine, Numerics, Workload};
 use serde::Serialize;
 
 use super::asked::Asked;
 use crate::args::{self, Effort, Format};
 use crate::exit::Failure;
+use crate::records::Records;
 use crate::{interrupt, output};
 
 impl Effort {
@@ -32,31 +38,85 @@ impl Effort {
     /// Shapes drawn for each operation.
     fn drawn(self) -> usize {
         match self {
-            Self::Minimal => 4,
-            Self::Balanced => 16,
-            Self::Extensive => 60,
-            Self::Full => 200,
+            Self::Minimal => 12,
+            Self::Balanced => 48,
+            Self::Extensive => 160,
+            Self::Full => 640,
         }
     }
 }
 
-/// One time that was measured.
-#[derive(Debug, Serialize)]
-struct Row {
-    workload: String,
-    kernel: String,
-    parameters: String,
-    threads: u32,
-    expected_ns: Option<f64>,
-    time_ns: f64,
-    sd_ln: f64,
-    samples: u64,
-}
-
+/// What a run learned.
 #[derive(Debug, Serialize)]
 struct Learned {
-    measured: Vec<Row>,
+    /// Where it is kept.
+    records: String,
+    /// Workloads that were on record before.
+    known_before: usize,
+    /// Workloads measured now.
+    measured: usize,
+    /// Shapes that were not reached.
+    left: usize,
+    seconds: f64,
+    /// Which kernel wins where.
+    winners: Vec<Winner>,
+    /// How many times as long others take as the choices made, on the times learned from.
+    gains: BTreeMap<String, Gains>,
+    /// Workloads whose choice may well not be within the indifference zone of the best.
+    unsure: Vec<String>,
+    /// Kernels that do not run any more.
+    quarantined: Vec<String>,
+    /// How good models of times are on shapes they have not seen.
+    models: Judged,
+    interrupted: bool,
 }
+
+/// The kernel that wins most often among shapes of one operation that take about as long.
+#[derive(Debug, Serialize)]
+struct Winner {
+    operation: String,
+    /// The best times lie from this on, up to ten times as long.
+    from_ns: f64,
+    shapes: usize,
+    kernel: String,
+    wins: usize,
+    /// Others that win there, most often first.
+    others: Vec<(String, usize)>,
+}
+
+/// Geometric means over shapes, with the range that holds nine times in ten.
+#[derive(Debug, Serialize)]
+struct Gains {
+    shapes: usize,
+    /// `None` where no kernel computes nearly all of the shapes.
+    single_best_over_choice: Option<Mean>,
+    /// `None` where nobody wrote a rule.
+    static_rule_over_choice: Option<Mean>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Mean {
+    geometric: f64,
+    low: f64,
+    high: f64,
+}
+
+/// One workload with what its candidates take.
+struct Raced {
+    workload: Workload,
+    times: Vec<(Candidate, f64)>,
+    chosen: usize,
+    best: usize,
+    confidence: Option<f64>,
+}
+
+/// A choice is called unsure below this chance of being as good as the best.
+const SURE: f64 = 0.9;
+/// Samples of every candidate: models learn from the slow ones too, and one sample alone may be somebody else's time.
+const LEAST_SAMPLES: usize = 3;
+
+/// Most shapes are settled long before their share of the time is used up; the large ones may have theirs.
+const LARGE: f64 = 4.0;
 
 /// Learns and shows it.
 pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
@@ -64,44 +124,294 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
     let cancel = interrupt::flag()?;
     let clock = TscClock::new();
     let began = clock.now();
+    let spent_s = || clock.now().saturating_sub(began) as f64 / 1e9;
     let all_s = args.time_budget.unwrap_or(args.effort.seconds());
-    let options = CalibrateOptions {
+    let records = Records::open(&machine)?;
+    let calibration = records.calibrated(&CalibrateOptions {
         budget: Duration::from_secs_f64((0.1 * all_s).min(6.0)),
         ..CalibrateOptions::default()
-    };
-    let calibration = calibrate(&machine, &clock, &options, &mut |_| (), cancel);
-    let calibration = calibration.map_err(|error| match error {
-        CalibrateError::Cancelled => Failure::Interrupted,
-        other => other.into(),
     })?;
+    let kernels = kernelwise_cpu::kernels()?;
+    let found = records.found(&kernels, Some(&calibration))?;
     let numerics = match args.allow_reduced {
         true => Numerics::ReducedPrecision,
         false => Numerics::Reordered,
     };
-    let selector = Selector::builder(machine.clone(), kernelwise_cpu::kernels()?)
+    let selector = Selector::builder(machine.clone(), kernels.clone())
         .calibration(calibration)
         .numerics(numerics)
         .seed(args.seed)
         .background(false)
         .build()?;
-    let shapes = shapes(args, &machine)?;
-    let spent_s = |clock: &TscClock| clock.now().saturating_sub(began) as f64 / 1e9;
+    selector.recall(&found.remembered);
+    let known: BTreeSet<String> = found
+        .remembered
+        .iter()
+        .map(|one| one.workload.to_string())
+        .collect();
+    if !known.is_empty() {
+        let count = known.len();
+        output::note(&format!(
+            "{count} workloads are known from before ({}): going on from there",
+            records.path()
+        ));
+    }
+    let shapes = shapes(args, &machine, &known)?;
     let bar = ProgressBar::new(shapes.len() as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} {eta}") {
+    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {eta} left, {msg}") {
         bar.set_style(style);
     }
+    let (mut measured, mut skipped) = (0, 0);
     for (done, shape) in shapes.iter().enumerate() {
-        if cancel.load(Ordering::Relaxed) || spent_s(&clock) > all_s {
+        if cancel.load(Ordering::Relaxed) || spent_s() > all_s {
             break;
         }
         bar.set_position(done as u64);
         bar.set_message(shape.to_string());
-        let left_s = (all_s - spent_s(&clock)).max(0.0) / (shapes.len() - done) as f64;
-        race(&selector, shape, left_s, args.seed, cancel)?;
+        let left_s = (all_s - spent_s()).max(0.0);
+        let share_s = LARGE * left_s / (shapes.len() - done) as f64;
+        match race(&selector, shape, share_s, args.seed, cancel) {
+            Ok(raced) => {
+                records.keep(&raced, &kernels);
+                measured += 1;
+            }
+            Err(why) => {
+                output::note(&why.to_string());
+                skipped += 1;
+            }
+        }
     }
     bar.finish_and_clear();
-    let measured = selector.evidence().iter().map(row).collect();
-    output::json("kernelwise.learn/1", &Learned { measured })
+    let evidence = selector.evidence();
+    let raced = raced(&selector, &evidence);
+    let learned = Learned {
+        records: records.path(),
+        known_before: known.len(),
+        measured,
+        left: shapes.len() - measured - skipped,
+        winners: winners(&raced),
+        gains: gains(&raced, &machine),
+        unsure: unsure(&raced),
+        quarantined: selector
+            .quarantined()
+            .iter()
+            .map(|one| format!("{} on {}: {}", one.kernel, one.workload, one.evidence))
+            .collect(),
+        models: judge(&evidence, args.seed),
+        seconds: spent_s(),
+        interrupted: cancel.load(Ordering::Relaxed),
+    };
+    records.close()?;
+    match args.format {
+        Format::Json => output::json("kernelwise.learn/1", &learned)?,
+        Format::Table => output::text(&text(&learned))?,
+    }
+    match learned.interrupted {
+        true => Err(Failure::Interrupted),
+        false => Ok(()),
+    }
+}
+
+/// What is known of each workload, with the choice it leads to.
+fn raced(selector: &Selector, evidence: &[Evidence]) -> Vec<Raced> {
+    let mut by_workload: BTreeMap<String, Vec<&Evidence>> = BTreeMap::new();
+    for one in evidence {
+        let name = one.of.workload.to_string();
+        by_workload.entry(name).or_default().push(one);
+    }
+    let raced = by_workload.into_values().filter_map(|all| {
+        let workload = all[0].of.workload.clone();
+        let time = |one: &&Evidence| Some((one.of.candidate.clone(), one.of.tally.mean()?.exp()));
+        let times: Vec<(Candidate, f64)> = all.iter().filter_map(time).collect();
+        let decision = selector.explain(&workload).ok()?;
+        let chosen = times
+            .iter()
+            .position(|(one, _)| *one == decision.chosen.candidate)?;
+        let order = |a: &usize, b: &usize| times[*a].1.total_cmp(&times[*b].1);
+        let best = (0..times.len()).min_by(order)?;
+        Some(Raced {
+            workload,
+            times,
+            chosen,
+            best,
+            confidence: decision.confidence.map(|share| share.get()),
+        })
+    });
+    raced.collect()
+}
+
+/// Kernel and threads, by which candidates are counted over shapes.
+fn name(candidate: &Candidate) -> String {
+    match candidate.params.get("threads") {
+        Some(threads) => format!("{} (threads={threads})", candidate.kernel),
+        None => candidate.kernel.to_string(),
+    }
+}
+
+fn winners(raced: &[Raced]) -> Vec<Winner> {
+    let mut bands: BTreeMap<(String, i32), BTreeMap<String, usize>> = BTreeMap::new();
+    for one in raced {
+        let operation = one.workload.operation().name().to_owned();
+        let band = one.times[one.best].1.max(1.0).log10() as i32;
+        let wins = bands.entry((operation, band)).or_default();
+        *wins.entry(name(&one.times[one.chosen].0)).or_default() += 1;
+    }
+    let winner = |((operation, band), wins): ((String, i32), BTreeMap<String, usize>)| {
+        let shapes = wins.values().sum();
+        let mut order: Vec<(String, usize)> = wins.into_iter().collect();
+        order.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let (kernel, wins) = order.remove(0);
+        Winner {
+            operation,
+            from_ns: 10f64.powi(band),
+            shapes,
+            kernel,
+            wins,
+            others: order,
+        }
+    };
+    bands.into_iter().map(winner).collect()
+}
+
+/// What fixed choices would cost, by operation and over all.
+fn gains(raced: &[Raced], machine: &Machine) -> BTreeMap<String, Gains> {
+    let mut by_operation: BTreeMap<&str, Vec<&Raced>> = BTreeMap::new();
+    for one in raced {
+        let operation = one.workload.operation().name();
+        by_operation.entry(operation).or_default().push(one);
+    }
+    let mut ratios: BTreeMap<String, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for (operation, shapes) in by_operation {
+        let single = single_best(&shapes);
+        for one in shapes {
+            let (_, chosen) = &one.times[one.chosen];
+            let over = |time: f64| (time / chosen).ln();
+            let of_single = one.times.iter().find(|(c, _)| Some(name(c)) == single);
+            let candidates: Vec<Candidate> = one.times.iter().map(|(c, _)| c.clone()).collect();
+            let by_rule = static_rule(&one.workload, machine).pick(&candidates);
+            for list in [operation, "all"] {
+                let (singles, rules) = ratios.entry(list.to_owned()).or_default();
+                singles.extend(of_single.map(|(_, time)| over(*time)));
+                rules.extend(by_rule.map(|i| over(one.times[i].1)));
+            }
+        }
+    }
+    let gains = ratios.into_iter().map(|(list, (singles, rules))| {
+        let gains = Gains {
+            shapes: singles.len().max(rules.len()),
+            single_best_over_choice: mean(&singles),
+            static_rule_over_choice: mean(&rules),
+        };
+        (list, gains)
+    });
+    gains.collect()
+}
+
+/// The kernel with threads that takes least over all shapes it can compute, if it can compute nearly all of them.
+fn single_best(shapes: &[&Raced]) -> Option<String> {
+    let mut sums: BTreeMap<String, (f64, usize)> = BTreeMap::new();
+    for one in shapes {
+        let best = one.times[one.best].1;
+        for (candidate, time) in &one.times {
+            let (sum, count) = sums.entry(name(candidate)).or_default();
+            (*sum, *count) = (*sum + (time / best).ln(), *count + 1);
+        }
+    }
+    let everywhere = sums
+        .into_iter()
+        .filter(|(_, (_, count))| 10 * count >= 9 * shapes.len());
+    let mean = |(sum, count): (f64, usize)| sum / count as f64;
+    let best = everywhere.min_by(|a, b| mean(a.1).total_cmp(&mean(b.1)));
+    best.map(|(name, _)| name)
+}
+
+/// The geometric mean of ratios given as logarithms, and where it lies nine times in ten; `None` of none.
+fn mean(ln: &[f64]) -> Option<Mean> {
+    const NINETY: f64 = 1.645;
+    let count = ln.len() as f64;
+    let mean = ln.iter().sum::<f64>() / count;
+    let squares: f64 = ln.iter().map(|one| (one - mean).powi(2)).sum();
+    let reach = NINETY * (squares / (count - 1.0).max(1.0) / count).sqrt();
+    (!ln.is_empty()).then(|| Mean {
+        geometric: mean.exp(),
+        low: (mean - reach).exp(),
+        high: (mean + reach).exp(),
+    })
+}
+
+fn unsure(raced: &[Raced]) -> Vec<String> {
+    let unsure = raced
+        .iter()
+        .filter(|one| one.confidence.is_some_and(|share| share < SURE));
+    unsure.map(|one| one.workload.to_string()).collect()
+}
+
+fn text(learned: &Learned) -> String {
+    let rows = learned.winners.iter().map(|winner| {
+        let others = winner.others.iter().take(2);
+        let others: Vec<String> = others
+            .map(|(name, wins)| format!("{name} {wins}"))
+            .collect();
+        vec![
+            winner.operation.clone(),
+            Nanos::new(winner.from_ns).map_or_else(|_| "-".to_owned(), |from| from.to_string()),
+            format!("{} of {}", winner.wins, winner.shapes),
+            winner.kernel.clone(),
+            others.join(", "),
+        ]
+    });
+    let mut text = "which kernel wins where; times are those of the best\n".to_owned();
+    let headings = ["operation", "from", "wins", "kernel", "others"];
+    text += &output::columns(&headings, &[1, 2], rows.collect());
+    text += "what a fixed choice takes over the learned one, geometric mean and where it lies nine times in ten\n";
+    let range = |mean: &Option<Mean>| match mean {
+        Some(mean) => format!(
+            "{:.3} ({:.3} to {:.3})",
+            mean.geometric, mean.low, mean.high
+        ),
+        None => "-".to_owned(),
+    };
+    let rows = learned.gains.iter().map(|(operation, gains)| {
+        vec![
+            operation.clone(),
+            gains.shapes.to_string(),
+            range(&gains.single_best_over_choice),
+            range(&gains.static_rule_over_choice),
+        ]
+    });
+    let headings = ["", "shapes", "best single kernel", "rule written by hand"];
+    text += &output::columns(&headings, &[1], rows.collect());
+    text +=
+        " (on the times that were learned from; `kernelwise bench choices` judges on fresh ones)\n";
+    if let Some(all) = &learned.models.all {
+        text += &format!(
+            "times of shapes never measured: half within x{:.2}, nine in ten within x{:.2}; {:.0} % in their 90 % intervals\n",
+            all.median_error_factor,
+            all.p90_error_factor,
+            100.0 * all.coverage_90
+        );
+    }
+    if !learned.unsure.is_empty() {
+        text += &format!(
+            "unsure: {} of the choices, such as {}\n",
+            learned.unsure.len(),
+            learned
+                .unsure
+                .iter()
+                .take(3)
+                .cloned()
+                .collect::<Vec<_>>()
+                .join("; ")
+        );
+    }
+    for one in &learned.quarantined {
+        text += &format!("quarantined: {one}\n");
+    }
+    text += &format!(
+        "{} workloads measured in {:.0} s, {} known before, {} not reached; kept in {}\n",
+        learned.measured, learned.seconds, learned.known_before, learned.left, learned.records
+    );
+    text
 }
 
 /// Measures one shape.
@@ -111,9 +421,10 @@ fn race(
     seconds: f64,
     seed: u64,
     cancel: &AtomicBool,
-) -> Result<Vec<Measured>, Failure> {
+) -> Result<Vec<Measured>, kernelwise_select::CalibrateError> {
     let options = RaceOptions {
         budget: Duration::from_secs_f64(seconds),
+        least_samples: LEAST_SAMPLES,
         seed,
         ..RaceOptions::default()
     };
@@ -121,26 +432,16 @@ fn race(
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     };
-    let measured = selector.calibrate(std::slice::from_ref(shape), &options, &mut watch);
-    Ok(measured?)
+    selector.calibrate(std::slice::from_ref(shape), &options, &mut watch)
 }
 
-fn row(evidence: &Evidence) -> Row {
-    Row {
-        workload: evidence.workload.to_string(),
-        kernel: evidence.candidate.kernel.to_string(),
-        parameters: evidence.candidate.params.to_string(),
-        threads: evidence.threads,
-        expected_ns: evidence.expected_ns,
-        time_ns: evidence.tally.mean().unwrap_or(f64::NAN).exp(),
-        sd_ln: evidence.tally.sd(),
-        samples: evidence.tally.samples(),
-    }
-}
-
-/// Those of the files, the usual ones and drawn ones, operation after operation in turn, so that whoever ends early has some of
-/// each.
-fn shapes(args: &args::Learn, machine: &Machine) -> Result<Vec<Workload>, Failure> {
+/// Those of the files, the usual ones and drawn ones that are not on record yet, operation after operation in turn, so that
+/// whoever ends early has some of each.
+fn shapes(
+    args: &args::Learn,
+    machine: &Machine,
+    known: &BTreeSet<String>,
+) -> Result<Vec<Workload>, Failure> {
     let asked: Result<Vec<Asked>, Failure> = args.op.iter().map(|op| Asked::parse(op)).collect();
     let asked = asked?;
     let mut named = Vec::new();
@@ -151,12 +452,19 @@ fn shapes(args: &args::Learn, machine: &Machine) -> Result<Vec<Workload>, Failur
         let read = read_shapes(&file, &text, DType::F32);
         named.extend(read.map_err(|error| Failure::Usage(error.into()))?);
     }
+    let is_new = |shape: &Workload| !known.contains(&shape.to_string());
     let mut turns: Vec<Vec<Workload>> = Vec::new();
     for operation in SPREAD_OPERATIONS {
-        let drawn = spread_shapes(operation, args.effort.drawn(), args.seed);
-        let usual = default_shapes(operation, machine);
+        // The same seed draws the same shapes, so those that come next are new ones.
+        let before = known.iter().filter(|name| name.starts_with(operation));
+        let drawn = spread_shapes(operation, before.count() + args.effort.drawn(), args.seed);
+        let drawn = drawn.into_iter().filter(is_new).take(args.effort.drawn());
+        let usual = default_shapes(operation, machine)
+            .into_iter()
+            .filter(is_new);
+        let usual = usual.take(args.effort.drawn() / 2);
         let mut both: Vec<Workload> = Vec::new();
-        let (mut drawn, mut usual) = (drawn.into_iter(), usual.into_iter());
+        let (mut drawn, mut usual) = (drawn.fuse(), usual.fuse());
         loop {
             let next = [drawn.next(), usual.next()];
             if next.iter().all(Option::is_none) {
@@ -164,7 +472,6 @@ fn shapes(args: &args::Learn, machine: &Machine) -> Result<Vec<Workload>, Failur
             }
             both.extend(next.into_iter().flatten());
         }
-        both.truncate(2 * args.effort.drawn());
         turns.push(both);
     }
     let longest = turns.iter().map(Vec::len).max().unwrap_or(0);

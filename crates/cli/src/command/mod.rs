@@ -5,19 +5,23 @@ use crate::exit::Failure;
 
 mod asked;
 mod bench;
+mod cache;
 mod calibration;
 mod choices;
 mod cost;
 mod demo;
 mod doctor;
 mod explain;
+mod fleet;
 mod generated;
 mod hits;
 mod kernels;
 mod learn;
 mod model;
+mod own_models;
 mod probe;
 mod replay;
+mod spaces;
 mod watch;
 
 /// Does what was asked for.
@@ -33,7 +37,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Explain(asked) => explain::explain(&asked),
         Command::Demo(Demo::Drift(drift)) => demo::drift(&drift),
         Command::Replay(Replay::FindDb(record)) => replay::find_db(&record),
+        Command::Replay(Replay::Space(spaces)) => spaces::replay(&spaces),
         Command::Model(Model::Evaluate(asked)) => model::evaluate_models(&asked),
+        Command::Model(Model::Show(asked)) => own_models::show(&asked),
+        Command::Cache(asked) => cache::cache(&asked),
+        Command::Export(asked) => cache::export(&asked),
+        Command::Import(asked) => cache::import(&asked),
+        Command::Sync(asked) => fleet::sync(&asked),
+        Command::Bench(Bench::Store(asked)) => fleet::bench(&asked),
         Command::Bench(Bench::Ops(ops)) => bench::run(&ops),
         Command::Bench(Bench::Select(select)) => hits::run(&select),
         Command::Bench(Bench::Choices(asked)) => choices::run(&asked),

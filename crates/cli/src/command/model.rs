@@ -1,6 +1,7 @@
-//! `kernelwise model`: how good the models of times are.
+//! `kernelwise model evaluate`: how good models of times are.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,6 +12,7 @@ use kernelwise_replay::{
 };
 use serde::Serialize;
 
+use super::own_models;
 use crate::args::{self, Format};
 use crate::exit::Failure;
 use crate::{interrupt, output};
@@ -23,8 +25,15 @@ struct Report {
     evaluation: Evaluation,
 }
 
-/// Evaluates types of models on a record of convolutions.
+/// Evaluates the models of this machine's records, or types of models on a record of convolutions.
 pub(crate) fn evaluate_models(args: &args::ModelEvaluate) -> Result<(), Failure> {
+    match &args.find_db {
+        Some(path) => on_convolutions(args, path),
+        None => own_models::evaluate(args),
+    }
+}
+
+fn on_convolutions(args: &args::ModelEvaluate, path: &Path) -> Result<(), Failure> {
     let mut contenders: Vec<Contender> = Vec::new();
     for name in &args.models {
         let kind: ModelKind = name
@@ -32,10 +41,10 @@ pub(crate) fn evaluate_models(args: &args::ModelEvaluate) -> Result<(), Failure>
             .map_err(|error| Failure::Usage(anyhow::Error::new(error)))?;
         contenders.push(kind.into());
     }
-    let record = FindDb::open(&args.find_db).map_err(|error| {
+    let record = FindDb::open(path).map_err(|error| {
         let is_missing =
             matches!(&error, ReadError::File(file) if file.kind() == std::io::ErrorKind::NotFound);
-        let error = anyhow::Error::new(error).context(args.find_db.display().to_string());
+        let error = anyhow::Error::new(error).context(path.display().to_string());
         if is_missing {
             Failure::NotFound(error)
         } else {

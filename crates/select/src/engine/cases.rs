@@ -16,6 +16,8 @@ use super::seat::{Case, Seat};
 use super::sync::{AtomicU64, Mutex, QUEUE, lock, thread_local};
 use super::table::Table;
 use super::word::{Published, Word};
+use kernelwise_model::watch::{Event as Noticing, Observation, SystemState, Watch};
+
 use crate::belief::Tally;
 use crate::budget::Ledger;
 use crate::key::Key;
@@ -55,12 +57,32 @@ static ENGINES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new
 /// Numbers for cases, of all engines: so that those of different ones seldom share a stamp.
 static CASES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
+/// How often a sample is shown to the watch at the most: looking takes some microseconds, and half a per cent of a thread is enough.
+const WATCH_EVERY_NS: u64 = 1_000_000;
+
+/// Shows a sample to the watch, beside what it usually takes, as ln t.
+fn look(watch: &mut Watch, case: &Case, sample: &Sample, usual: f64) -> Vec<Noticing> {
+    let seen = Observation {
+        stream: case.serial() << 16 | sample.candidate as u64,
+        residual: sample.time_ns.max(0.01).ln() - usual,
+        state: SystemState::default(),
+        time_ns: sample.at_ns,
+    };
+    // What is no time says nothing, here either.
+    watch
+        .observe(&seen)
+        .map_or_else(|_| Vec::new(), |news| news.cloned().collect())
+}
+
 /// What learning shares between cases.
 #[derive(Debug)]
 pub(super) struct Learning {
     ledger: Ledger,
     random: Pcg64Mcg,
     events: VecDeque<(String, Event)>,
+    watch: Watch,
+    /// When something was last shown to the watch.
+    watched_ns: Option<u64>,
 }
 
 /// A sample on its way to the learner.
@@ -135,6 +157,8 @@ impl Engine {
                 ledger: Ledger::default(),
                 random: Pcg64Mcg::seed_from_u64(seed),
                 events: VecDeque::new(),
+                watch: Watch::default(),
+                watched_ns: None,
             }),
             kinds: Kinds::new(seed, capacity),
         }
@@ -462,7 +486,7 @@ impl Engine {
             Err(TryLockError::WouldBlock) => return 0,
         };
         let before = learning.ledger;
-        let (mut taken, mut news) = (0, Vec::new());
+        let (mut taken, mut news, mut noticed) = (0, Vec::new(), Vec::new());
         // Those that come in meanwhile are for the next time.
         for _ in 0..QUEUE {
             let Some(Report { case, sample }) = self.queue.pop() else {
@@ -473,8 +497,15 @@ impl Engine {
                 ledger,
                 random,
                 events,
+                watch,
+                watched_ns,
             } = &mut *learning;
             let mut learned = lock(&case.learned);
+            let is_time = watched_ns.is_none_or(|last| sample.at_ns >= last + WATCH_EVERY_NS);
+            if is_time && let Some(usual) = learned.measured(sample.candidate) {
+                *watched_ns = Some(sample.at_ns);
+                noticed.extend(look(watch, &case, &sample, usual.mean));
+            }
             let asked = learned.trial();
             let events_of_it = learned.learn(&sample, &self.rules, ledger, random);
             // Others of the kind need not hear of every sample, nor this one every time of them.
@@ -507,6 +538,9 @@ impl Engine {
         // Subscribers and recorders are anybody's code: nothing is locked when they hear of it.
         for (case, event) in &news {
             tracing::debug!(case, ?event, "learned");
+        }
+        for event in &noticed {
+            tracing::info!(time_ns = event.time_ns, what = ?event.what, "noticed");
         }
         if taken > 0 {
             tell(taken, &before, &after, &news);
@@ -561,6 +595,12 @@ impl Engine {
 
     pub(crate) fn ledger(&self) -> Ledger {
         lock(&self.learning).ledger
+    }
+
+    /// What was out of the ordinary, from this number on.
+    pub(crate) fn noticed(&self, since: u64) -> Vec<Noticing> {
+        let learning = lock(&self.learning);
+        learning.watch.log().since(since).cloned().collect()
     }
 
     pub(crate) fn events(&self) -> Vec<(String, Event)> {

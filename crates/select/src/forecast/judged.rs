@@ -62,7 +62,7 @@ pub fn judge(evidence: &[Evidence], seed: u64) -> Judged {
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for one in evidence {
         let next = places.len();
-        places.entry(one.workload.to_string()).or_insert(next);
+        places.entry(one.of.workload.to_string()).or_insert(next);
     }
     // Another deal than the one that intervals come from.
     let hands = hands(places.len(), seed.wrapping_add(1));
@@ -71,13 +71,13 @@ pub fn judge(evidence: &[Evidence], seed: u64) -> Judged {
     for asked in 0..HANDS {
         let (asking, known): (Vec<&Evidence>, Vec<&Evidence>) = evidence
             .iter()
-            .partition(|one| hand(&one.workload) == Some(asked));
+            .partition(|one| hand(&one.of.workload) == Some(asked));
         let known: Vec<Evidence> = known.into_iter().cloned().collect();
         let forecast = Forecast::fit(&known, seed);
         for one in asking {
-            let kernel = (&one.candidate.kernel, one.version);
-            let foretold = forecast.of(&one.workload, kernel, one.threads, one.expected_ns);
-            let (Some(foretold), Some(y)) = (foretold, one.tally.mean()) else {
+            let kernel = (&one.of.candidate.kernel, one.of.version);
+            let foretold = forecast.of(&one.of.workload, kernel, one.threads, one.expected_ns);
+            let (Some(foretold), Some(y)) = (foretold, one.of.tally.mean()) else {
                 without_model += 1;
                 continue;
             };
@@ -85,7 +85,7 @@ pub fn judge(evidence: &[Evidence], seed: u64) -> Judged {
                 error: (y - foretold.mean).abs(),
                 half_width: foretold.half_width,
                 prior_error: one.expected_ns.map(|ns| (y - ns.max(0.01).ln()).abs()),
-                operation: one.workload.operation().name().to_owned(),
+                operation: one.of.workload.operation().name().to_owned(),
                 decade: (y / std::f64::consts::LN_10).max(0.0) as u32,
             });
         }

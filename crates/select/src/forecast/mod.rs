@@ -142,7 +142,7 @@ impl Forecast {
     pub fn fit(evidence: &[Evidence], seed: u64) -> Self {
         let mut by_kind: BTreeMap<String, Vec<&Evidence>> = BTreeMap::new();
         for one in evidence {
-            by_kind.entry(kind(&one.workload)).or_default().push(one);
+            by_kind.entry(kind(&one.of.workload)).or_default().push(one);
         }
         let fitted = by_kind.into_iter().filter_map(|(name, evidence)| {
             let (rows, seen) = rows(&evidence);
@@ -226,13 +226,13 @@ fn rows(evidence: &[&Evidence]) -> (Vec<Row>, Vec<Seen>) {
     let (mut rows, mut seen) = (Vec::new(), Vec::<Seen>::new());
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for one in evidence {
-        let spec = (&one.candidate.kernel, one.version);
+        let spec = (&one.of.candidate.kernel, one.of.version);
         let arm = arm(spec.0, spec.1, one.threads);
-        let row = Row::new(&one.workload, arm, one.threads, one.expected_ns);
-        let (Some(row), Some(mean)) = (row, one.tally.mean()) else {
+        let row = Row::new(&one.of.workload, arm, one.threads, one.expected_ns);
+        let (Some(row), Some(mean)) = (row, one.of.tally.mean()) else {
             continue;
         };
-        let name = one.workload.to_string();
+        let name = one.of.workload.to_string();
         let place = *places.entry(name.clone()).or_insert_with(|| {
             seen.push(Seen {
                 name,
@@ -242,7 +242,7 @@ fn rows(evidence: &[&Evidence]) -> (Vec<Row>, Vec<Seen>) {
         });
         rows.push(Row {
             over: mean - row.expected,
-            samples: one.tally.samples(),
+            samples: one.of.tally.samples(),
             workload: place,
             ..row
         });

@@ -4,6 +4,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::*;
 use crate::belief::Tally;
+use crate::selector::Remembered;
 
 /// What `kernel` takes for a product, over a poor expectation: a cost per call, a rate, and noise of 5 %.
 fn measured(kernel: &str, shape: [usize; 3], threads: u32, random: &mut Pcg64Mcg) -> Evidence {
@@ -16,15 +17,17 @@ fn measured(kernel: &str, shape: [usize; 3], threads: u32, random: &mut Pcg64Mcg
     let noise = 1.0 + 0.05 * (random.random::<f64>() - 0.5);
     let time = (call + rate * work / f64::from(threads)) * noise;
     Evidence {
-        workload: format!("matmul f32 {m}x{k}x{n}").parse().unwrap(),
-        candidate: Candidate {
-            kernel: format!("cpu-matmul-f32-{kernel}").parse().unwrap(),
-            params: Params::new(),
+        of: Remembered {
+            workload: format!("matmul f32 {m}x{k}x{n}").parse().unwrap(),
+            candidate: Candidate {
+                kernel: format!("cpu-matmul-f32-{kernel}").parse().unwrap(),
+                params: Params::new(),
+            },
+            version: 1,
+            tally: Tally::of(5, 5.0, time.ln(), 0.01).unwrap(),
         },
-        version: 1,
         threads,
         expected_ns: Some(0.05 * work + 1.0),
-        tally: Tally::of(5, 5.0, time.ln(), 0.01).unwrap(),
     }
 }
 
@@ -67,8 +70,8 @@ fn far_away_intervals_are_wider_and_the_nearest_is_named() {
         let expected = Some(0.05 * work + 1.0);
         forecast.of(&workload, (&kernel, 1), 1, expected)
     };
-    let seen = of(&evidence[0].workload.to_string()).unwrap();
-    assert_eq!(seen.nearest, evidence[0].workload.to_string());
+    let seen = of(&evidence[0].of.workload.to_string()).unwrap();
+    assert_eq!(seen.nearest, evidence[0].of.workload.to_string());
     assert!((seen.nearest_factor - 1.0).abs() < 1e-9);
     assert_eq!(seen.workloads, 40);
     let far = of("matmul f32 9000x9000x9000").unwrap();
@@ -86,7 +89,7 @@ fn a_kernel_that_never_ran_borrows_with_a_wide_interval() {
     let known = &evidence[0];
     let of = |name: &str, version| {
         let kernel = name.parse().unwrap();
-        forecast.of(&known.workload, (&kernel, version), 1, known.expected_ns)
+        forecast.of(&known.of.workload, (&kernel, version), 1, known.expected_ns)
     };
     let familiar = of("cpu-matmul-f32-small", 1).unwrap();
     for (name, version) in [("cpu-matmul-f32-new", 1), ("cpu-matmul-f32-small", 2)] {
@@ -116,7 +119,7 @@ fn little_evidence_makes_no_model_and_odd_evidence_no_trouble() {
     odd[1].expected_ns = Some(0.0);
     odd[2].expected_ns = None;
     for one in &mut odd {
-        one.tally = Tally::of(1, 1.0, 3.0, 0.0).unwrap();
+        one.of.tally = Tally::of(1, 1.0, 3.0, 0.0).unwrap();
     }
     let doubled = [odd.clone(), odd].concat();
     let forecast = Forecast::fit(&doubled, 1);

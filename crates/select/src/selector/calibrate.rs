@@ -120,6 +120,8 @@ pub struct Measured {
     pub interval_ns: Option<Interval>,
     /// How many samples there are.
     pub samples: usize,
+    /// Those that are learned from, per call, in the order they came; spikes are brought down.
+    pub learned_ns: Vec<f64>,
     /// What became of it.
     pub ended: Ended,
 }
@@ -570,6 +572,11 @@ impl Race<'_> {
             median_ns: lane.median_ns(),
             interval_ns: lane.interval_ns(),
             samples: lane.samples_ns.len(),
+            learned_ns: lane
+                .calm_samples()
+                .into_iter()
+                .take(LEARNED_SAMPLES)
+                .collect(),
             ended: lane.ending(),
         };
         let mut all: Vec<Measured> = self.lanes.iter().map(measured).collect();

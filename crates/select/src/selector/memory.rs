@@ -1,6 +1,6 @@
 //! What a selector knows, for others to keep, and what others kept, for a selector to know.
 //!
-//! A piece of [`Evidence`] is what was measured of one candidate on one workload. It says which kernel in which version with which
+//! What is [`Remembered`] of one candidate on one workload says which kernel in which version with which
 //! parameters that was, so it can be told later whether it still is the same. Where nothing was measured there is
 //! nothing to keep: expectations are made anew.
 
@@ -13,24 +13,31 @@ use super::{Entry, Selector};
 use crate::belief::Tally;
 use crate::engine::Case;
 
-/// What was measured of one candidate on one workload.
+/// What is kept of one candidate on one workload.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Evidence {
+pub struct Remembered {
     /// The workload.
     pub workload: Workload,
     /// The kernel with its parameters.
     pub candidate: Candidate,
     /// In this version.
     pub version: u32,
-    /// Threads it runs on.
-    pub threads: u32,
-    /// What was expected before it ran, in nanoseconds; `None` where the machine was not calibrated.
-    pub expected_ns: Option<f64>,
     /// Its times.
     pub tally: Tally,
 }
 
-/// What became of evidence that was given to a selector.
+/// The same beside what was expected of it here: what models are fitted to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evidence {
+    /// What was measured.
+    pub of: Remembered,
+    /// Threads it runs on.
+    pub threads: u32,
+    /// What was expected before it ran, in nanoseconds; `None` where the machine was not calibrated.
+    pub expected_ns: Option<f64>,
+}
+
+/// What became of what was given to a selector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Taken {
     /// Pieces that are known now.
@@ -51,12 +58,14 @@ impl Selector {
                 let tally = learned.tally(i).filter(|tally| tally.samples() > 0);
                 if let Some(tally) = tally {
                     all.push(Evidence {
-                        workload: host.workload.clone(),
-                        candidate: entry.candidate(),
-                        version: entry.kernel.spec().version,
+                        of: Remembered {
+                            workload: host.workload.clone(),
+                            candidate: entry.candidate(),
+                            version: entry.kernel.spec().version,
+                            tally: *tally,
+                        },
                         threads: self.shared.threads(entry, &host.workload),
                         expected_ns: entry.expected.time().map(|time| time.get()),
-                        tally: *tally,
                     });
                 }
             }
@@ -65,10 +74,10 @@ impl Selector {
     }
 
     /// Takes over what was measured before, as if it had been measured by this selector. What is known already stays as it
-    /// is: nothing counts twice. Times of evidence count from now on: where it is old, its [`Tally`] should say so.
-    pub fn recall(&self, evidence: &[Evidence]) -> Taken {
-        let mut by_workload: BTreeMap<String, Vec<&Evidence>> = BTreeMap::new();
-        for one in evidence {
+    /// is: nothing counts twice. Times count from now on: where they are old, their [`Tally`] should weigh less.
+    pub fn recall(&self, remembered: &[Remembered]) -> Taken {
+        let mut by_workload: BTreeMap<String, Vec<&Remembered>> = BTreeMap::new();
+        for one in remembered {
             let name = one.workload.to_string();
             by_workload.entry(name).or_default().push(one);
         }
@@ -83,12 +92,12 @@ impl Selector {
         taken
     }
 
-    fn recall_case(&self, case: &Arc<Case>, pieces: &[&Evidence]) -> usize {
+    fn recall_case(&self, case: &Arc<Case>, pieces: &[&Remembered]) -> usize {
         let Some(host) = case.host() else { return 0 };
-        let is = |entry: &Entry, piece: &Evidence| {
+        let is = |entry: &Entry, piece: &Remembered| {
             entry.candidate() == piece.candidate && entry.kernel.spec().version == piece.version
         };
-        let place = |piece: &Evidence| host.entries.iter().position(|entry| is(entry, piece));
+        let place = |piece: &Remembered| host.entries.iter().position(|entry| is(entry, piece));
         let found: Vec<(usize, Tally)> = pieces
             .iter()
             .filter_map(|piece| Some((place(piece)?, piece.tally)))

@@ -1,0 +1,181 @@
+//! `learn`, and what later runs make of it: words in, text, exit code and records out.
+#![allow(clippy::unwrap_used)] // what fails to unwrap fails the test
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn kernelwise(records: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kernelwise"));
+    command
+        .args(words)
+        .env_remove("KERNELWISE_LOG")
+        .env_remove("KERNELWISE_FORCE")
+        .env_remove("KERNELWISE_MODE")
+        .env("KERNELWISE_DIR", records)
+        .stdin(Stdio::null());
+    command
+}
+
+fn run(records: &Path, words: &[&str]) -> Output {
+    kernelwise(records, words).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+fn json(records: &Path, words: &[&str]) -> Value {
+    let output = run(records, &[words, &["--format", "json"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_str(text(&output.stdout)).unwrap()
+}
+
+const LEARN: [&str; 7] = [
+    "learn",
+    "--op",
+    "transpose",
+    "--effort",
+    "minimal",
+    "--time-budget",
+    "30",
+];
+
+#[test]
+fn what_was_learned_is_used_by_later_runs() {
+    let records = tempfile::tempdir().unwrap();
+    let records = records.path();
+    let first = json(records, &LEARN);
+    assert_eq!(first["schema"], "kernelwise.learn/1");
+    assert_eq!(first["known_before"], 0);
+    let measured = first["measured"].as_u64().unwrap();
+    assert!(measured >= 12, "{first}");
+    assert!(!first["winners"].as_array().unwrap().is_empty());
+    let gain = &first["gains"]["transpose"]["static_rule_over_choice"];
+    assert!(gain["low"].as_f64().unwrap() <= gain["geometric"].as_f64().unwrap());
+
+    // A second run goes on from there, with other shapes.
+    let output = run(records, &LEARN);
+    assert!(text(&output.stderr).contains("are known from before"));
+    assert!(text(&output.stdout).contains(&format!("{measured} known before")));
+
+    // Models are judged on what they have not seen, and shown.
+    let judged = json(records, &["model", "evaluate"]);
+    assert_eq!(judged["schema"], "kernelwise.model_evaluate_own/1");
+    let all = &judged["all"];
+    assert!(all["median_error_factor"].as_f64().unwrap() >= 1.0);
+    assert!(all["p90_error_factor"].as_f64() >= all["median_error_factor"].as_f64());
+    assert!(judged["workloads"].as_u64().unwrap() > measured);
+    let shown = json(records, &["model", "show"]);
+    let models = shown["models"].as_array().unwrap();
+    assert!(
+        models
+            .iter()
+            .any(|model| model["kind"] == "transpose f32 #x# perm#,#")
+    );
+
+    // A shape that nobody measured is foretold, and says from what; no time is spent on it.
+    let asked = ["explain", "transpose", "--shape", "321x123 perm1,0"];
+    let explained = json(records, &asked);
+    let chosen = &explained["decision"]["chosen"]["estimate"];
+    assert_eq!(chosen["known_by"], "modelled");
+    assert!(
+        chosen["model"]
+            .as_str()
+            .unwrap()
+            .contains("n = 0; nearest of")
+    );
+    assert_eq!(chosen["interval_ns"].as_array().unwrap().len(), 2);
+    assert_eq!(explained["statistics"]["calls"], 0);
+    // The same question, the same answer.
+    let again = json(records, &asked);
+    assert_eq!(again["decision"], explained["decision"]);
+}
+
+#[test]
+fn records_of_a_newer_version_are_refused_and_not_touched() {
+    let records = tempfile::tempdir().unwrap();
+    let records = records.path();
+    json(
+        records,
+        &[
+            "select",
+            "copy",
+            "--shape",
+            "64",
+            "--calibration-budget",
+            "0.5",
+            "--time-budget",
+            "0.1",
+        ],
+    );
+    let file = records.join("records.sqlite");
+    let mut bytes = std::fs::read(&file).unwrap();
+    // SQLite keeps the version of its user in bytes 60 to 63 of the file.
+    bytes[60..64].copy_from_slice(&9999u32.to_be_bytes());
+    std::fs::write(&file, &bytes).unwrap();
+    let output = run(records, &["select", "copy", "--shape", "64"]);
+    assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("newer version"));
+    assert_eq!(std::fs::read(&file).unwrap(), bytes);
+}
+
+#[test]
+fn without_a_place_for_records_it_works_all_the_same() {
+    let nowhere = Path::new("/proc/kernelwise");
+    let words = [
+        "select",
+        "copy",
+        "--shape",
+        "64",
+        "--calibration-budget",
+        "0.5",
+        "--time-budget",
+        "0.1",
+    ];
+    let output = run(nowhere, &words);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("nothing is remembered"));
+    assert!(text(&output.stdout).starts_with("cpu-copy-f32"));
+}
+
+#[cfg(unix)]
+#[test]
+fn interrupted_it_keeps_what_it_learned() {
+    let records = tempfile::tempdir().unwrap();
+    let records = records.path();
+    let words = [
+        "learn",
+        "--op",
+        "copy",
+        "--effort",
+        "extensive",
+        "--time-budget",
+        "300",
+    ];
+    let learning = kernelwise(records, &words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Until something is on record.
+    let has_some = || {
+        let shown = run(records, &["model", "show"]);
+        shown.status.success()
+    };
+    while !has_some() {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let id = learning.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert!(sent.success());
+    let output = learning.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("workloads measured"));
+    let again = run(
+        records,
+        &LEARN.map(|word| if word == "transpose" { "copy" } else { word }),
+    );
+    assert!(text(&again.stderr).contains("are known from before"));
+}

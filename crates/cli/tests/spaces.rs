@@ -1,0 +1,99 @@
+//! `replay space`, run as users run it, on a small space made here.
+#![allow(clippy::unwrap_used)] // what fails to unwrap fails the test
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+fn run(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kernelwise"))
+        .args(["replay", "space"])
+        .args(words)
+        .env_remove("KERNELWISE_LOG")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// A bowl over two parameters, with a corner in which everything fails; `shift` is another device.
+fn space(shift: f64) -> tempfile::NamedTempFile {
+    let values: Vec<u32> = (0..12).map(|i| 1 << i).collect();
+    let mut cache = serde_json::Map::new();
+    for (i, x) in values.iter().enumerate() {
+        for (j, y) in values.iter().enumerate() {
+            let (a, b) = (i as f64 - 7.0 - shift, j as f64 - 4.0);
+            let time = match i + j > 19 {
+                true => json!("CompilationFailedConfig"),
+                false => json!(1.0 + 0.1 * (a * a + b * b)),
+            };
+            let entry = json!({"time": time, "block_size_x": x, "tile_size_x": y});
+            cache.insert(format!("{x},{y}"), entry);
+        }
+    }
+    let document = json!({
+        "device_name": format!("device {shift}"), "kernel_name": "bowl", "problem_size": "4096",
+        "tune_params_keys": ["block_size_x", "tile_size_x"],
+        "tune_params": {"block_size_x": values, "tile_size_x": values},
+        "objective": "time", "cache": cache,
+    });
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    write!(file, "{document}").unwrap();
+    file
+}
+
+#[test]
+fn a_search_is_held_against_the_best_and_against_chance() {
+    let (one, other) = (space(0.0), space(0.5));
+    let path = one.path().to_str().unwrap();
+    let usual = ["--budget", "10,30", "--repeats", "5", "--format", "json"];
+    let ask = |more: &[&str]| {
+        let output = run(&[&[path], &usual[..], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_str::<Value>(text(&output.stdout)).unwrap()
+    };
+    let cold = ask(&[]);
+    assert_eq!(cold["schema"], "kernelwise.replay_space/1");
+    let at =
+        |figures: &Value, budget: &str, name: &str| figures["mean"][budget][name].as_f64().unwrap();
+    for strategy in ["default", "genetic", "annealing"] {
+        let figures = ask(&["--strategy", strategy]);
+        assert_eq!(figures["strategy"], strategy);
+        let found = at(&figures, "30", "fraction_of_optimum");
+        assert!((0.5..=1.0).contains(&found), "{strategy}: {found}");
+    }
+    assert!(at(&cold, "30", "fraction_of_optimum") >= at(&cold, "30", "random_exact"));
+    assert!(at(&cold, "30", "random_exact") > at(&cold, "10", "random_exact"));
+    assert_eq!(cold["spaces"][0]["configurations"], 144);
+    assert!(cold["cpu_us_per_eval"].as_f64().unwrap() > 0.0);
+    let warm = ask(&["--warm", other.path().to_str().unwrap()]);
+    assert_eq!(warm["spaces"][0]["warm"], 1);
+    assert!(warm["first"].as_f64() > cold["first"].as_f64());
+    let table = run(&[path, "--repeats", "2", "--budget", "10"]);
+    assert!(text(&table.stdout).contains("mean of 2 searches"));
+}
+
+#[test]
+fn what_cannot_be_replayed_says_why() {
+    let file = space(0.0);
+    let path = file.path().to_str().unwrap();
+    let cases: [(&[&str], i32, &str); 4] = [
+        (&["nowhere.json"], 4, "no such file"),
+        (&[path, "--strategy", "genetik"], 2, "genetic"),
+        (&[path, "--budget", "0"], 2, "above zero"),
+        (&["Cargo.toml"], 1, "Cargo.toml"),
+    ];
+    for (words, code, said) in cases {
+        let output = run(words);
+        assert_eq!(output.status.code(), Some(code), "{words:?}");
+        assert!(
+            text(&output.stderr).contains(said),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}

@@ -1,0 +1,227 @@
+//! How long and how much: what keeps the file from growing, and what a person can do to it.
+//!
+//! By itself the store forgets by count: at most so many series, and of each at most [`RECENT`](crate::RECENT) samples as they
+//! came, which go altogether once the series was not heard of for a week; their sums stay. It never forgets sums by age of its
+//! own accord, because a clock that jumps would then cost everything; [`Store::prune`] does when asked.
+
+use kernelwise_types::Fingerprint;
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use serde::Serialize;
+
+use crate::embedded::session::Session;
+use crate::error::StoreError;
+use crate::note::NoteKind;
+use crate::store::Store;
+
+/// Samples as they came are kept for so long after the last of their series: a week.
+const RAW_AGE_S: u64 = 7 * 86_400;
+/// Pages that the writer gives back to the disk in one go, the rest later: 16 MB.
+const SOME: &str = "PRAGMA incremental_vacuum(4096)";
+/// All of them.
+const ALL: &str = "PRAGMA incremental_vacuum";
+
+/// What is to go.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Prune {
+    /// Series and decisions that were not heard of for so many seconds.
+    pub older_than_s: Option<u64>,
+    /// All but so many series and decisions, those heard of last.
+    pub most_series: Option<u64>,
+    /// Everything of other kinds of machine than this.
+    pub keep_only: Option<Fingerprint>,
+}
+
+/// What went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Pruned {
+    /// Series.
+    pub series: u64,
+    /// Series whose samples went and whose sums stayed.
+    pub compacted: u64,
+    /// Notes.
+    pub notes: u64,
+}
+
+/// How much is kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// Rows of statistics: one for each series and origin.
+    pub series: u64,
+    /// Stores they come from.
+    pub origins: u64,
+    /// Kinds of machine they were measured on.
+    pub machines: u64,
+    /// Runs they sum up.
+    pub runs: u64,
+    /// Samples kept as they came.
+    pub samples: u64,
+    /// Decisions.
+    pub decisions: u64,
+    /// Quarantines, lifted ones too.
+    pub quarantines: u64,
+    /// Models.
+    pub models: u64,
+    /// Size of the file and its log.
+    pub bytes: u64,
+    /// When the first run was, in seconds since 1970.
+    pub first_s: Option<u64>,
+    /// When the latest run was.
+    pub last_s: Option<u64>,
+}
+
+impl Store {
+    /// How much is kept.
+    pub fn kept(&self) -> Result<Kept, StoreError> {
+        let size = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |file| file.len());
+        let path = self.path();
+        let mut log = path.clone().into_os_string();
+        log.push("-wal");
+        let bytes = size(&path) + size(log.as_ref());
+        self.with(|conn| {
+            let sql = "SELECT count(*), count(DISTINCT origin), count(DISTINCT fingerprint), \
+                coalesce(sum(timed + failed + wrong + timed_out), 0), min(first_s), max(last_s) FROM series";
+            let mut kept = conn.query_row(sql, [], |row| {
+                Ok(Kept {
+                    series: row.get(0)?,
+                    origins: row.get(1)?,
+                    machines: row.get(2)?,
+                    runs: row.get(3)?,
+                    first_s: row.get(4)?,
+                    last_s: row.get(5)?,
+                    bytes,
+                    ..Kept::default()
+                })
+            })?;
+            let sql = "SELECT coalesce(sum(length(samples) / 16), 0) FROM recent";
+            kept.samples = conn.query_row(sql, [], |row| row.get(0))?;
+            kept.decisions = count_notes(conn, NoteKind::Decision)?;
+            kept.quarantines = count_notes(conn, NoteKind::Quarantine)?;
+            kept.models = count_notes(conn, NoteKind::Model)?;
+            Ok(kept)
+        })
+    }
+
+    /// Checks the whole file, page by page. Lists what is wrong; empty if nothing is.
+    pub fn verify(&self) -> Result<Vec<String>, StoreError> {
+        self.with(|conn| {
+            let mut statement = conn.prepare("PRAGMA integrity_check")?;
+            let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
+            let lines = lines.collect::<rusqlite::Result<Vec<_>>>()?;
+            Ok(lines.into_iter().filter(|line| line != "ok").collect())
+        })
+    }
+
+    /// Removes what is asked for, and samples of series that were not heard of for a week, and gives the room back.
+    pub fn prune(&self, what: &Prune) -> Result<Pruned, StoreError> {
+        let now_s = self.options().clock.now_s();
+        self.in_session(|session| {
+            session.same_format()?;
+            let pruned = prune(&mut session.conn, what, now_s);
+            pruned.map_err(|e| session.error(e))
+        })
+    }
+
+    /// Forgets everything: series, decisions, quarantines, machines, calibrations and models.
+    pub fn clear(&self) -> Result<(), StoreError> {
+        self.in_session(|session| {
+            session.same_format()?;
+            let clear = |conn: &mut Connection| {
+                let transaction = Transaction::new(conn, TransactionBehavior::Immediate)?;
+                transaction.execute_batch(
+                    "DELETE FROM recent; DELETE FROM series; DELETE FROM note; DELETE FROM sync",
+                )?;
+                transaction.commit()?;
+                give_back(conn, ALL)
+            };
+            clear(&mut session.conn).map_err(|e| session.error(e))
+        })
+    }
+}
+
+/// Gives freed pages back to the disk, and those of the log.
+fn give_back(conn: &Connection, how_many: &str) -> rusqlite::Result<()> {
+    let mut statement = conn.prepare(how_many)?;
+    let mut pages = statement.query([])?;
+    // Each step frees one.
+    while pages.next()?.is_some() {}
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+}
+
+fn count_notes(conn: &Connection, kind: NoteKind) -> rusqlite::Result<u64> {
+    let sql = "SELECT count(*) FROM note WHERE kind = ?1";
+    conn.query_row(sql, [kind.name()], |row| row.get(0))
+}
+
+fn prune(conn: &mut Connection, what: &Prune, now_s: u64) -> rusqlite::Result<Pruned> {
+    let transaction = Transaction::new(conn, TransactionBehavior::Immediate)?;
+    let pruned = prune_within(&transaction, what, now_s)?;
+    transaction.commit()?;
+    give_back(conn, ALL)?;
+    Ok(pruned)
+}
+
+fn prune_within(conn: &Connection, what: &Prune, now_s: u64) -> rusqlite::Result<Pruned> {
+    let mut pruned = Pruned::default();
+    let went = |sql: &str, bound: &[&dyn rusqlite::ToSql]| {
+        conn.execute(sql, bound).map(|rows| rows as u64)
+    };
+    if let Some(age) = what.older_than_s {
+        let before = now_s.saturating_sub(age);
+        pruned.series += went("DELETE FROM series WHERE last_s < ?1", &[&before])?;
+        let sql = "DELETE FROM note WHERE kind = 'decision' AND at_s < ?1";
+        pruned.notes += went(sql, &[&before])?;
+    }
+    if let Some(fingerprint) = &what.keep_only {
+        let here = fingerprint.as_str();
+        pruned.series += went("DELETE FROM series WHERE fingerprint <> ?1", &[&here])?;
+        pruned.notes += went("DELETE FROM note WHERE fingerprint <> ?1", &[&here])?;
+    }
+    if let Some(most) = what.most_series {
+        let (series, notes) = keep_latest(conn, most, 0)?;
+        pruned.series += series;
+        pruned.notes += notes;
+    }
+    pruned.compacted = compact(conn, now_s)?;
+    Ok(pruned)
+}
+
+/// Samples of series that were not heard of for long go; their sums stay.
+fn compact(conn: &Connection, now_s: u64) -> rusqlite::Result<u64> {
+    let before = now_s.saturating_sub(RAW_AGE_S);
+    let sql = "DELETE FROM recent WHERE id IN (SELECT id FROM series WHERE last_s < ?1)";
+    conn.execute(sql, [before]).map(|rows| rows as u64)
+}
+
+/// If there are more than so many series or decisions, those not heard of for longest go, and a few more.
+fn keep_latest(conn: &Connection, most: u64, more: u64) -> rusqlite::Result<(u64, u64)> {
+    let surplus = |count: u64| count.checked_sub(most).filter(|s| *s > 0).map(|s| s + more);
+    let (mut series, mut notes) = (0, 0);
+    let count = conn.query_row("SELECT count(*) FROM series", [], |row| row.get(0))?;
+    if let Some(surplus) = surplus(count) {
+        let sql =
+            "DELETE FROM series WHERE id IN (SELECT id FROM series ORDER BY last_s, id LIMIT ?1)";
+        series = conn.execute(sql, [surplus])? as u64;
+    }
+    if let Some(surplus) = surplus(count_notes(conn, NoteKind::Decision)?) {
+        let sql = "DELETE FROM note WHERE kind = 'decision' AND (fingerprint, name) IN \
+            (SELECT fingerprint, name FROM note WHERE kind = 'decision' ORDER BY at_s, fingerprint, name LIMIT ?1)";
+        notes = conn.execute(sql, params![surplus])? as u64;
+    }
+    Ok((series, notes))
+}
+
+/// Keeps the file within its bound; called by the writer now and then.
+pub(crate) fn bound(session: &mut Session, most: u64, now_s: u64) -> Result<(), StoreError> {
+    let tidy = |conn: &mut Connection| -> rusqlite::Result<()> {
+        let transaction = Transaction::new(conn, TransactionBehavior::Immediate)?;
+        // A sixteenth more than has to go, so that this is not done for every new series.
+        let (series, _) = keep_latest(&transaction, most, most / 16)?;
+        compact(&transaction, now_s)?;
+        transaction.commit()?;
+        if series > 0 {
+            give_back(conn, SOME)?;
+        }
+        Ok(())
+    };
+    tidy(&mut session.conn).map_err(|e| session.error(e))
+}

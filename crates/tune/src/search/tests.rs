@@ -1,0 +1,483 @@
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use kernelwise_measure::ScriptedClock;
+use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
+
+use super::*;
+use crate::space::Parameter;
+
+const POWERS: [i32; 6] = [1, 2, 4, 8, 16, 32];
+
+fn blocks() -> Arc<Space> {
+    let space = Space::new(
+        vec![
+            Parameter::new("x", POWERS),
+            Parameter::new("y", POWERS),
+            Parameter::new("tile", [1, 2, 3, 4]),
+            Parameter::new("pad", [false, true]),
+        ],
+        &["4 <= x * y <= 256", "not pad or tile > 1"],
+    );
+    Arc::new(space.unwrap())
+}
+
+/// Best for 64 threads in rows of 16, tiles of 3; blocks of more than 128 fail.
+fn kernel(space: &Space, configuration: &Configuration) -> Outcome {
+    let at = |slot| {
+        space
+            .value(configuration, slot)
+            .and_then(crate::space::Value::number)
+            .unwrap()
+    };
+    let (x, y, tile, pad) = (at(0), at(1), at(2), at(3));
+    if x * y > 128.0 {
+        return Outcome::failed().costing(0.5);
+    }
+    let threads = ((x * y).log2() - 6.0).abs();
+    let time = 1e-3
+        * (1.0
+            + 0.4 * threads
+            + 0.2 * (x.log2() - 4.0).abs()
+            + 0.3 * (tile - 3.0).abs()
+            + 0.1 * pad);
+    Outcome::measured(time).costing(1.0)
+}
+
+fn search(strategy: Strategy, space: &Arc<Space>, seed: u64) -> Box<dyn Search> {
+    strategy.search(space, seed, &Knowledge::default())
+}
+
+fn run_kernel(strategy: Strategy, budget: Budget, seed: u64, past: &[Evaluation]) -> Report {
+    let space = blocks();
+    let mut search = search(strategy, &space, seed);
+    let evaluate = &mut |configuration: &Configuration| kernel(&space, configuration);
+    run(&mut *search, budget, past, &ScriptedClock::new(), evaluate).unwrap()
+}
+
+#[test]
+fn every_strategy_finds_all_there_is_and_nothing_twice() {
+    let space = blocks();
+    let all: HashSet<Configuration> = space.configurations().collect();
+    for strategy in Strategy::ALL {
+        let report = run_kernel(strategy, Budget::default(), 1, &[]);
+        let evaluated = report
+            .evaluations
+            .iter()
+            .map(|one| one.configuration.clone());
+        let different: HashSet<Configuration> = evaluated.collect();
+        assert_eq!(
+            different.len(),
+            report.evaluations.len(),
+            "{strategy} repeats itself"
+        );
+        assert_eq!(different, all, "{strategy}");
+        assert_eq!(report.stopped, Stopped::Nothing, "{strategy}");
+        let (best, time) = report.best.unwrap();
+        assert_eq!(
+            (space.describe(&best).as_str(), time),
+            ("x=16, y=4, tile=3, pad=False", 1e-3)
+        );
+    }
+}
+
+#[test]
+fn strategies_that_learn_beat_chance() {
+    let mean = |strategy| {
+        let best = |seed| {
+            run_kernel(strategy, Budget::evaluations(25), seed, &[])
+                .best
+                .unwrap()
+                .1
+        };
+        (0..20).map(best).sum::<f64>() / 20.0
+    };
+    let random = mean(Strategy::Random);
+    assert!(
+        mean(Strategy::Default) < 1.1e-3,
+        "{}",
+        mean(Strategy::Default)
+    );
+    for strategy in [
+        Strategy::Default,
+        Strategy::Model,
+        Strategy::Local,
+        Strategy::Genetic,
+        Strategy::Annealing,
+    ] {
+        let found = mean(strategy);
+        assert!(found < random, "{strategy} {found} random {random}");
+    }
+}
+
+#[test]
+fn budgets_are_kept() {
+    for strategy in Strategy::ALL {
+        let report = run_kernel(strategy, Budget::evaluations(17), 3, &[]);
+        assert_eq!(
+            (report.evaluations.len(), report.stopped),
+            (17, Stopped::Evaluations)
+        );
+    }
+    let seconds = Budget {
+        seconds: Some(10.2),
+        evaluations: None,
+    };
+    let report = run_kernel(Strategy::Random, seconds, 3, &[]);
+    assert_eq!(report.stopped, Stopped::Seconds);
+    // The last one may run over, by no more than itself.
+    assert!((10.2..11.2).contains(&report.seconds), "{}", report.seconds);
+    let mut search = search(Strategy::Random, &blocks(), 1);
+    let none = Session::new(&mut *search, Budget::evaluations(0), &[]);
+    assert_eq!(none.err(), Some(BudgetError::NoEvaluations));
+    for wrong in [0.0, -1.0, f64::NAN] {
+        let seconds = Some(wrong);
+        let refused = Session::new(
+            &mut *search,
+            Budget {
+                evaluations: None,
+                seconds,
+            },
+            &[],
+        );
+        assert!(matches!(refused.err(), Some(BudgetError::Seconds(_))));
+    }
+}
+
+#[test]
+fn what_does_not_tell_its_cost_is_timed() {
+    let space = blocks();
+    let clock = ScriptedClock::new();
+    let mut search = search(Strategy::Random, &space, 1);
+    let budget = Budget {
+        evaluations: None,
+        seconds: Some(1.0),
+    };
+    let report = run(&mut *search, budget, &[], &clock, &mut |_| {
+        clock.advance(300_000_000);
+        Outcome::measured(1.0)
+    });
+    let report = report.unwrap();
+    assert_eq!(report.evaluations.len(), 4);
+    assert!((report.seconds - 1.2).abs() < 1e-9);
+}
+
+#[test]
+fn where_everything_fails_the_budget_is_spent_and_nothing_found() {
+    let space = blocks();
+    for strategy in Strategy::ALL {
+        let mut search = search(strategy, &space, 1);
+        let report = run(
+            &mut *search,
+            Budget::evaluations(40),
+            &[],
+            &ScriptedClock::new(),
+            &mut |_| Outcome::failed(),
+        );
+        let report = report.unwrap();
+        assert_eq!(
+            (report.best, report.evaluations.len()),
+            (None, 40),
+            "{strategy}"
+        );
+    }
+}
+
+#[test]
+fn times_that_are_none_count_as_failures() {
+    let space = blocks();
+    for wrong in [f64::NAN, f64::INFINITY, 0.0, -1.0] {
+        let mut search = search(Strategy::Default, &space, 1);
+        let report = run(
+            &mut *search,
+            Budget::evaluations(30),
+            &[],
+            &ScriptedClock::new(),
+            &mut |_| Outcome::measured(wrong),
+        );
+        assert_eq!(report.unwrap().best, None);
+    }
+}
+
+#[test]
+fn an_empty_space_ends_at_once() {
+    let space = Space::new(vec![Parameter::new("x", [1, 2])], &["x > 2"]).unwrap();
+    let space = Arc::new(space);
+    for strategy in Strategy::ALL {
+        let mut search = search(strategy, &space, 1);
+        let mut session = Session::new(&mut *search, Budget::evaluations(5), &[]).unwrap();
+        assert_eq!(session.step(), Step::Done(Stopped::Nothing), "{strategy}");
+    }
+}
+
+#[test]
+fn a_single_configuration_is_found() {
+    let space = Arc::new(Space::new(vec![Parameter::new("x", [7])], &[] as &[&str]).unwrap());
+    for strategy in Strategy::ALL {
+        let mut search = search(strategy, &space, 1);
+        let report = run(
+            &mut *search,
+            Budget::evaluations(5),
+            &[],
+            &ScriptedClock::new(),
+            &mut |_| Outcome::measured(2.0),
+        );
+        let report = report.unwrap();
+        assert_eq!(
+            (report.evaluations.len(), report.best.unwrap().1),
+            (1, 2.0),
+            "{strategy}"
+        );
+    }
+}
+
+#[test]
+fn huge_spaces_are_searched() {
+    let values: Vec<i32> = (1..=16).collect();
+    let parameter = |slot: usize| Parameter::new(format!("p{slot}"), values.clone());
+    let space = Arc::new(Space::new((0..10).map(parameter).collect(), &["p0 * p1 <= 64"]).unwrap());
+    let distance = |one: &Configuration| {
+        one.places()
+            .iter()
+            .map(|place| f64::from(place.abs_diff(5)))
+            .sum::<f64>()
+    };
+    for strategy in Strategy::ALL {
+        let mut search = search(strategy, &space, 1);
+        let report = run(
+            &mut *search,
+            Budget::evaluations(120),
+            &[],
+            &ScriptedClock::new(),
+            &mut |one| {
+                assert!(space.allows(one), "{strategy}");
+                Outcome::measured(1.0 + distance(one))
+            },
+        );
+        let (_, time) = report.unwrap().best.unwrap();
+        if strategy == Strategy::Default {
+            assert!(time < 20.0, "{time}");
+        }
+    }
+}
+
+#[test]
+fn several_evaluators_are_kept_busy_with_different_configurations() {
+    let space = blocks();
+    for strategy in Strategy::ALL {
+        let mut search = search(strategy, &space, 5);
+        let mut session = Session::new(&mut *search, Budget::evaluations(40), &[]).unwrap();
+        let mut out: Vec<Configuration> = Vec::new();
+        loop {
+            let wait = match session.step() {
+                Step::Evaluate(next) => {
+                    assert!(!out.contains(&next), "{strategy}");
+                    out.push(next);
+                    false
+                }
+                Step::Wait => true,
+                Step::Done(_) => break,
+            };
+            assert!(!out.is_empty(), "{strategy} waits for nothing");
+            if wait || out.len() == 4 {
+                // The last out comes back first.
+                while let Some(one) = out.pop() {
+                    session.record(&one, kernel(&space, &one));
+                }
+            }
+        }
+        let evaluated: HashSet<&Configuration> = session
+            .evaluations()
+            .iter()
+            .map(|one| &one.configuration)
+            .collect();
+        assert_eq!(
+            (evaluated.len(), session.evaluations().len()),
+            (40, 40),
+            "{strategy}"
+        );
+    }
+}
+
+#[test]
+fn lucky_ones_are_measured_again() {
+    let space = Arc::new(
+        Space::new(
+            vec![Parameter::new("x", (0..16).collect::<Vec<i32>>())],
+            &[] as &[&str],
+        )
+        .unwrap(),
+    );
+    let mut search = search(Strategy::Exhaustive, &space, 1);
+    let mut seen = HashSet::new();
+    let report = run(
+        &mut *search,
+        Budget::evaluations(64),
+        &[],
+        &ScriptedClock::new(),
+        &mut |one| {
+            let first = seen.insert(one.clone());
+            let time = match (one.places()[0], first) {
+                // Lucky once.
+                (3, true) => 0.95,
+                (3, false) => 1.2,
+                (5, _) => 1.0,
+                _ => 2.0,
+            };
+            Outcome {
+                spread: 0.05,
+                ..Outcome::measured(time)
+            }
+        },
+    );
+    let report = report.unwrap();
+    assert_eq!(report.evaluations.len(), 16 + 4);
+    assert_eq!(report.best, Some((Configuration::new([5]), 1.0)));
+}
+
+#[test]
+fn it_stops_when_more_costs_more_than_it_gains() {
+    let space = blocks();
+    let evaluations = |runs| {
+        let knowledge = Knowledge {
+            runs,
+            ..Knowledge::default()
+        };
+        let mut search = Strategy::Default.search(&space, 1, &knowledge);
+        let evaluate = &mut |one: &Configuration| kernel(&space, one);
+        let report = run(
+            &mut *search,
+            Budget::evaluations(60),
+            &[],
+            &ScriptedClock::new(),
+            evaluate,
+        )
+        .unwrap();
+        (report.evaluations.len(), report.stopped)
+    };
+    assert_eq!(evaluations(None), (60, Stopped::Evaluations));
+    // A millisecond each, a second per evaluation: ten runs are never worth one, a million are.
+    let (few, why) = evaluations(Some(10.0));
+    assert!(few < 20 && why == Stopped::Nothing, "{few}");
+    assert!(evaluations(Some(1e6)).0 > few);
+}
+
+/// What another device with the same taste, or the opposite one, would have recorded.
+fn donor(space: &Arc<Space>, device: &str, taste: f64) -> Arc<Record> {
+    let mut lines = Vec::new();
+    for one in space.configurations() {
+        let key: Vec<String> = space.values(&one).map(ToString::to_string).collect();
+        let time = kernel(space, &one)
+            .time
+            .map_or("\"RuntimeFailedConfig\"".to_owned(), |time| {
+                (time * 1e3).powf(taste).to_string()
+            });
+        lines.push(format!("\"{}\": {{\"time\": {time}}}", key.join(",")));
+    }
+    let names: Vec<&str> = space
+        .parameters()
+        .iter()
+        .map(|one| one.name.as_str())
+        .collect();
+    let values: std::collections::BTreeMap<&str, _> = space
+        .parameters()
+        .iter()
+        .map(|one| (one.name.as_str(), &one.values))
+        .collect();
+    let text = format!(
+        "{{\"device_name\": \"{device}\", \"tune_params_keys\": {}, \"tune_params\": {}, \"cache\": {{{}}}}}",
+        serde_json::to_string(&names).unwrap(),
+        serde_json::to_string(&values).unwrap(),
+        lines.join(",")
+    );
+    Arc::new(Record::read(text.as_bytes()).unwrap())
+}
+
+fn found_with(records: Vec<Arc<Record>>, device: &str, budget: u64) -> f64 {
+    let space = blocks();
+    let knowledge = Knowledge {
+        records,
+        device: device.to_owned(),
+        runs: None,
+    };
+    let best = |seed| {
+        let mut search = Strategy::Default.search(&space, seed, &knowledge);
+        let evaluate = &mut |one: &Configuration| kernel(&space, one);
+        let report = run(
+            &mut *search,
+            Budget::evaluations(budget),
+            &[],
+            &ScriptedClock::new(),
+            evaluate,
+        );
+        report.unwrap().best.map_or(f64::INFINITY, |(_, time)| time)
+    };
+    (0..5).map(best).sum::<f64>() / 5.0
+}
+
+#[test]
+fn records_of_others_help_from_the_first_evaluation() {
+    let space = blocks();
+    let friend = donor(&space, "Acme 1", 0.7);
+    assert!(found_with(vec![friend.clone()], "", 1) < 1.5e-3);
+    assert!(found_with(vec![friend.clone()], "", 5) < 1.11e-3);
+    // Of the same maker, it outweighs two others.
+    let foe = donor(&space, "Other 1", -1.0);
+    let mixed = vec![foe.clone(), friend, foe.clone()];
+    assert!(found_with(mixed, "Acme 2", 1) < 1.5e-3);
+    // Misleading ones are found out.
+    assert!(found_with(vec![foe], "", 1) > 2.0e-3);
+    let misled = found_with(vec![donor(&space, "", -1.0)], "", 40);
+    assert!(misled < 1.12e-3, "{misled}");
+}
+
+#[test]
+fn records_of_something_else_are_left_out() {
+    let other = Arc::new(Space::new(vec![Parameter::new("z", [1, 2])], &[] as &[&str]).unwrap());
+    let text = r#"{"tune_params_keys": ["z"], "tune_params": {"z": [1, 2]}, "cache": {"1": {"time": 1.0}}}"#;
+    let record = Arc::new(Record::read(text.as_bytes()).unwrap());
+    assert!(!fits(&blocks(), &record) && fits(&other, &record));
+    let cold = found_with(Vec::new(), "", 10);
+    assert_eq!(found_with(vec![record], "", 10), cold);
+}
+
+#[test]
+fn names_are_read_with_a_hint() {
+    for strategy in Strategy::ALL {
+        assert_eq!(strategy.name().parse(), Ok(strategy));
+        assert_eq!(search(strategy, &blocks(), 1).name(), strategy.name());
+    }
+    let error = "anealing".parse::<Strategy>().unwrap_err().to_string();
+    assert!(error.contains("did you mean `annealing`?"), "{error}");
+    let error = "xyz".parse::<Strategy>().unwrap_err().to_string();
+    assert!(
+        error.contains("There are default, model, random"),
+        "{error}"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn interrupted_it_ends_where_it_would_have_ended(which in 0..Strategy::ALL.len(), seed in 0_u64..1000, cut in 0_usize..40) {
+        let strategy = Strategy::ALL[which];
+        let whole = run_kernel(strategy, Budget::evaluations(40), seed, &[]);
+        let resumed = run_kernel(strategy, Budget::evaluations(40), seed, &whole.evaluations[..cut]);
+        prop_assert_eq!(&resumed, &whole);
+        // Also from a file.
+        let text = serde_json::to_string(&whole.evaluations).unwrap();
+        let kept: Vec<Evaluation> = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(kept, whole.evaluations);
+    }
+
+    #[test]
+    fn what_is_known_from_elsewhere_is_not_evaluated_again(which in 0..Strategy::ALL.len(), seed in 0_u64..1000) {
+        let strategy = Strategy::ALL[which];
+        let past = run_kernel(Strategy::Random, Budget::evaluations(10), seed + 1, &[]).evaluations;
+        let report = run_kernel(strategy, Budget::evaluations(30), seed, &past);
+        let different: HashSet<&Configuration> = report.evaluations.iter().map(|one| &one.configuration).collect();
+        prop_assert_eq!((different.len(), report.evaluations.len()), (30, 30));
+        prop_assert!(past.iter().all(|old| different.contains(&old.configuration)));
+    }
+}

@@ -1,0 +1,361 @@
+//! What records of other devices say about this one.
+//!
+//! 1. **Before anything is measured**, all that is known of a device is its name: those of the same maker weigh more, as their rankings agree far
+//!    better. What comes first is what ranks best over all of them, together with its neighbours: a peak that stands
+//!    alone on one device is not where it was on the next.
+//! 2. **From then on**, a record weighs the more the better it predicts ln t of what was measured here, up to a factor. A record
+//!    that says nothing, every configuration being equally fast, is weighed with the others: where it wins, others do not matter.
+//! 3. What the records expect is taken as given, and models learn what it leaves unexplained. Where records contradict
+//!    each other, they are doubted.
+
+use std::collections::HashMap;
+
+use super::Knowledge;
+use crate::recorded::Record;
+use crate::space::{Configuration, Neighbourhood, Space, Value};
+
+/// How much more a device of the same maker weighs before anything is measured.
+const SAME_MAKER: f64 = 4.0;
+/// A configuration slower than the best by this much, in ln t, is slow; how much slower does not matter here.
+const SLOW: f32 = 1.5;
+/// Measurements after which agreement weighs as much as what was believed before.
+const BELIEVED: f64 = 4.0;
+/// How decisive agreement is: weights go with this power of the inverse error.
+const DECISIVE: i32 = 4;
+/// Measurements after which weights stay.
+const SETTLED: usize = 40;
+/// The best by records that are looked at together with their neighbours.
+const FRONT: usize = 100;
+/// How much neighbours count in the rank of a configuration.
+const NEIGHBOURS: f64 = 0.3;
+/// How much of the contradictions of records is doubt, and after how many measurements half of it is gone.
+const DOUBT: f64 = 0.3;
+const DOUBT_HALVES: f64 = 8.0;
+
+/// One record, by configurations of the space searched.
+#[derive(Debug)]
+struct Donor {
+    /// ln of the time over the best one, up to [`SLOW`]; not a number where it has none.
+    slowness: Vec<f32>,
+    /// From 0, the best, to 1.
+    rank: Vec<f32>,
+    same_maker: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Warm {
+    configurations: Vec<Configuration>,
+    places: HashMap<Configuration, usize>,
+    donors: Vec<Donor>,
+    weights: Vec<f64>,
+    /// What is added to the slowness that records expect, to make it a time.
+    shift: f64,
+    weighed: usize,
+    /// The best by ranks, and when that was found out.
+    front: Option<(usize, Vec<usize>)>,
+}
+
+impl Warm {
+    /// None if no record has the parameters of the space.
+    pub(super) fn new(space: &Space, knowledge: &Knowledge) -> Option<Self> {
+        let mut warm = Self {
+            configurations: Vec::new(),
+            places: HashMap::new(),
+            donors: Vec::new(),
+            weights: Vec::new(),
+            shift: 0.0,
+            weighed: 0,
+            front: None,
+        };
+        for record in &knowledge.records {
+            warm.add(space, record, &knowledge.device);
+        }
+        let all = warm.configurations.len();
+        for donor in &mut warm.donors {
+            donor.slowness.resize(all, f32::NAN);
+            donor.rank.resize(all, f32::NAN);
+        }
+        let weight = |donor: &Donor| if donor.same_maker { SAME_MAKER } else { 1.0 };
+        warm.weights = normalised(warm.donors.iter().map(weight).collect());
+        (!warm.donors.is_empty()).then_some(warm)
+    }
+
+    fn add(&mut self, space: &Space, record: &Record, device: &str) {
+        let Some(translation) = Translation::new(space, &record.space) else {
+            return;
+        };
+        let Some(best) = record.best() else {
+            return;
+        };
+        let mut slowness = vec![f32::NAN; self.configurations.len()];
+        let mut order = Vec::new();
+        for entry in &record.entries {
+            let Some(here) = translation.translate(&entry.configuration) else {
+                continue;
+            };
+            if !space.allows(&here) {
+                continue;
+            }
+            let next = self.configurations.len();
+            let place = *self.places.entry(here.clone()).or_insert(next);
+            if place == next {
+                self.configurations.push(here);
+            }
+            slowness.resize(self.configurations.len(), f32::NAN);
+            let ratio = entry
+                .result
+                .map_or(f64::INFINITY, |time| (time / best).ln());
+            slowness[place] = (ratio as f32).min(SLOW);
+            order.push((ratio, place));
+        }
+        if order.is_empty() {
+            return;
+        }
+        order.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let last = order.len() as f32;
+        let mut rank = vec![f32::NAN; slowness.len()];
+        for (nth, (ratio, place)) in order.into_iter().enumerate() {
+            rank[place] = if ratio.is_finite() {
+                nth as f32 / last
+            } else {
+                1.0
+            };
+        }
+        let same_maker = maker(device).is_some() && maker(device) == maker(&record.device);
+        self.donors.push(Donor {
+            slowness,
+            rank,
+            same_maker,
+        });
+    }
+
+    /// Whether weights have come to rest.
+    pub(super) fn is_settled(&self) -> bool {
+        self.weighed >= SETTLED
+    }
+
+    /// Weighs records by how well they predict what was measured.
+    pub(super) fn weigh<'a>(&mut self, seen: impl Iterator<Item = (&'a Configuration, f64)>) {
+        let seen: Vec<(Option<usize>, f64)> = seen
+            .map(|(configuration, time)| (self.places.get(configuration).copied(), time))
+            .collect();
+        self.weighed = seen.len();
+        let mut errors: Vec<f64> = self
+            .donors
+            .iter()
+            .map(|donor| error(&seen, |place| f64::from(donor.slowness[place])))
+            .collect();
+        // The record that says nothing.
+        errors.push(error(&seen, |_| 0.0));
+        let count = seen.len() as f64;
+        let mean = errors.iter().sum::<f64>() / errors.len() as f64 + 1e-9;
+        let weights = errors.iter().map(|error| {
+            let error = (error * count + mean * BELIEVED) / (count + BELIEVED);
+            (mean / error).powi(DECISIVE)
+        });
+        self.weights = normalised(weights.collect());
+        // What is left for the one that says nothing shrinks what the others say.
+        self.weights.pop();
+        let slow: f64 = seen
+            .iter()
+            .map(|(place, time)| time - self.slowness(*place))
+            .sum();
+        self.shift = slow / count.max(1.0);
+    }
+
+    fn slowness(&self, place: Option<usize>) -> f64 {
+        let Some(place) = place else {
+            // Nobody tried it: as slow as most are.
+            return f64::from(SLOW) / 2.0 * self.weights.iter().sum::<f64>();
+        };
+        self.mix(|donor| donor.slowness[place]).0
+    }
+
+    /// The weighted sum over donors that know, scaled to all of them, and the weighted variance.
+    fn mix(&self, of: impl Fn(&Donor) -> f32) -> (f64, f64) {
+        let (mut sum, mut squares, mut known, mut total) = (0.0, 0.0, 0.0, 0.0);
+        for (donor, weight) in self.donors.iter().zip(&self.weights) {
+            let value = f64::from(of(donor));
+            total += weight;
+            if value.is_nan() {
+                continue;
+            }
+            sum += weight * value;
+            squares += weight * value * value;
+            known += weight;
+        }
+        if known <= 0.0 {
+            return (0.0, 0.0);
+        }
+        let mean = sum / known;
+        (
+            mean * total,
+            (squares / known - mean * mean).max(0.0) * total,
+        )
+    }
+
+    /// ln t that records expect here.
+    pub(super) fn expects(&self, configuration: &Configuration) -> f64 {
+        self.shift + self.slowness(self.places.get(configuration).copied())
+    }
+
+    /// How far they contradict each other, as a variance.
+    pub(super) fn doubts(&self, configuration: &Configuration) -> f64 {
+        let Some(place) = self.places.get(configuration) else {
+            return 0.0;
+        };
+        let (_, variance) = self.mix(|donor| donor.slowness[*place]);
+        DOUBT * variance / (1.0 + self.weighed as f64 / DOUBT_HALVES)
+    }
+
+    /// The weighted rank of a place; the middle if nobody knows.
+    fn rank(&self, place: usize) -> f64 {
+        let total: f64 = self.weights.iter().sum();
+        match self.donors.iter().all(|donor| donor.rank[place].is_nan()) || total <= 0.0 {
+            true => 0.5,
+            false => self.mix(|donor| donor.rank[place]).0 / total,
+        }
+    }
+
+    /// Places of the best by rank, best first; found again when weights changed.
+    fn front(&mut self) -> &[usize] {
+        let stale = self
+            .front
+            .as_ref()
+            .is_none_or(|(when, _)| *when != self.weighed);
+        if stale {
+            let ranked = (0..self.configurations.len()).map(|place| (self.rank(place), place));
+            let mut ranked: Vec<(f64, usize)> = ranked.collect();
+            // More than are needed, as some will have been measured by the time they are asked for.
+            let wanted = 2 * FRONT;
+            if ranked.len() > wanted {
+                ranked.select_nth_unstable_by(wanted, |a, b| a.0.total_cmp(&b.0));
+                ranked.truncate(wanted);
+            }
+            ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let front = ranked.into_iter().map(|(_, place)| place).collect();
+            self.front = Some((self.weighed, front));
+        }
+        self.front.as_ref().map_or(&[], |(_, front)| front)
+    }
+
+    /// Configurations worth a look.
+    pub(super) fn best(&mut self, is_new: impl Fn(&Configuration) -> bool) -> Vec<Configuration> {
+        let front = self.front().to_vec();
+        let configurations = front.into_iter().map(|place| &self.configurations[place]);
+        configurations
+            .filter(|one| is_new(one))
+            .take(FRONT)
+            .cloned()
+            .collect()
+    }
+
+    /// What to begin with: the best by rank, its neighbours' ranks included.
+    pub(super) fn first(
+        &mut self,
+        space: &Space,
+        is_new: impl Fn(&Configuration) -> bool,
+    ) -> Option<Configuration> {
+        let best = self.best(is_new);
+        let score = |configuration: &Configuration| {
+            let rank =
+                |one: &Configuration| self.places.get(one).map_or(0.5, |place| self.rank(*place));
+            let near = space.neighbours(configuration, Neighbourhood::Adjacent);
+            let own = rank(configuration);
+            if near.is_empty() {
+                return own;
+            }
+            let around = near.iter().map(rank).sum::<f64>() / near.len() as f64;
+            (1.0 - NEIGHBOURS) * own + NEIGHBOURS * around
+        };
+        let scored = best.into_iter().map(|one| (score(&one), one));
+        scored
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, one)| one)
+    }
+}
+
+/// The variance of what is left of ln t when a prediction is taken away, whatever the shift.
+fn error(seen: &[(Option<usize>, f64)], predicts: impl Fn(usize) -> f64) -> f64 {
+    let left = seen.iter().filter_map(|(place, time)| {
+        let left = time - predicts((*place)?);
+        (!left.is_nan()).then_some(left)
+    });
+    let left: Vec<f64> = left.collect();
+    let count = left.len().max(1) as f64;
+    let mean = left.iter().sum::<f64>() / count;
+    left.iter()
+        .map(|one| (one - mean) * (one - mean))
+        .sum::<f64>()
+        / count
+}
+
+fn normalised(mut weights: Vec<f64>) -> Vec<f64> {
+    let total: f64 = weights.iter().sum();
+    weights.iter_mut().for_each(|weight| *weight /= total);
+    weights
+}
+
+/// The first word of a device's name.
+fn maker(device: &str) -> Option<String> {
+    device.split_whitespace().next().map(str::to_lowercase)
+}
+
+/// Whether a record can say anything about a space.
+pub(crate) fn fits(space: &Space, record: &Record) -> bool {
+    Translation::new(space, &record.space).is_some()
+}
+
+/// From places in a record's space to places in another one.
+struct Translation {
+    /// By parameter searched: the parameter of the record, and for each of its values the place here.
+    columns: Vec<(usize, Vec<Option<u16>>)>,
+}
+
+impl Translation {
+    /// None unless the parameters have the same names, in whatever order. One that has a single value on one side may be missing on the other.
+    fn new(to: &Space, from: &Space) -> Option<Self> {
+        let needed = |space: &Space, other: &Space| {
+            space.parameters().iter().all(|parameter| {
+                parameter.values.len() == 1
+                    || other
+                        .parameters()
+                        .iter()
+                        .any(|one| one.name == parameter.name)
+            })
+        };
+        if !needed(to, from) || !needed(from, to) {
+            return None;
+        }
+        let columns = to.parameters().iter().map(|parameter| {
+            let found = from
+                .parameters()
+                .iter()
+                .position(|one| one.name == parameter.name);
+            let Some(slot) = found else {
+                return (usize::MAX, vec![Some(0)]);
+            };
+            let here = |value: &Value| {
+                let place = parameter.values.iter().position(|one| one == value);
+                place.map(|place| place as u16)
+            };
+            (
+                slot,
+                from.parameters()[slot].values.iter().map(here).collect(),
+            )
+        });
+        Some(Self {
+            columns: columns.collect(),
+        })
+    }
+
+    fn translate(&self, configuration: &Configuration) -> Option<Configuration> {
+        let places = self.columns.iter().map(|(slot, values)| {
+            let place = configuration.places().get(*slot).copied().unwrap_or(0);
+            values.get(usize::from(place)).copied().flatten()
+        });
+        places
+            .collect::<Option<Box<[u16]>>>()
+            .map(Configuration::new)
+    }
+}
