@@ -34,7 +34,7 @@ pub(crate) enum Format {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Learn which kernels are fastest here: race them over a spread of shapes, fit models of their times, remember both
+    /// Learn which kernels are fastest here: race them over a spread of shapes and remember their times
     Learn(Learn),
     /// Show what this machine is, how busy it is and, with --calibrate, how fast it can be
     Probe(Probe),
@@ -184,7 +184,7 @@ pub(crate) enum Cache {
     Path,
     /// Count what is on record
     Stats(CacheStats),
-    /// Check every row and the file itself; exit code 1 if something is wrong
+    /// Check the file; exit code 1 if it is or was damaged
     Verify,
     /// Let go of what is old or from elsewhere
     Prune(CachePrune),
@@ -476,8 +476,8 @@ pub(crate) struct Explain {
     #[arg(long, default_value = "bandit", value_parser = PossibleValuesParser::new(kernelwise_select::Policy::NAMES))]
     pub(crate) policy: String,
 
-    /// Seconds of calls to learn from; by default one if nothing is on record of workloads like it, else none
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    /// Seconds of calls to learn from; by default none if it or ten workloads like it are on record, else one
+    #[arg(long, value_name = "SECONDS", value_parser = seconds_or_none, allow_negative_numbers = true)]
     pub(crate) time_budget: Option<f64>,
 
     /// Seconds the calibration before it may take
@@ -517,7 +517,7 @@ pub(crate) enum Effort {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Learn {
-    /// Only shapes of this operation, such as `matmul`; may be repeated
+    /// Only shapes of this operation, such as `matmul`; may be repeated. Without it, those of the ten most used
     #[arg(long, value_name = "OPERATION")]
     pub(crate) op: Vec<String>,
 
@@ -617,6 +617,14 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.01..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("expected seconds from 0.01 to 3600".to_owned()),
+    }
+}
+
+/// The same, or 0.
+fn seconds_or_none(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(0.0) => Ok(0.0),
+        _ => seconds(text).map_err(|error| format!("{error}, or 0")),
     }
 }
 

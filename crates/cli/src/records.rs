@@ -13,13 +13,16 @@ use kernelwise_probe::calibrate::{CalibrateError, CalibrateOptions, calibrate};
 use kernelwise_select::belief::Tally;
 use kernelwise_select::{Evidence, Measured, Remembered, Selector};
 use kernelwise_store::{
-    Here, Options, Place, Sample, SeriesKey, Store, StoreError, Trust, WallClock,
+    Here, Options, Place, Sample, SeriesKey, Store, StoreError, Trust, WallClock, Warning,
 };
 use kernelwise_types::units::Nanos;
 use kernelwise_types::{Calibration, Candidate, Fingerprint, Machine};
 
 use crate::exit::Failure;
 use crate::{interrupt, output};
+
+/// The name under which is kept how long the machine was calibrated.
+const CALIBRATED_FOR: &str = "calibrated_for_s";
 
 /// The memory of the program on this machine.
 pub(crate) struct Records {
@@ -112,9 +115,24 @@ impl Records {
         Ok(own.next().map(|(_, calibration)| calibration))
     }
 
-    /// The same, measured now if need be, and kept.
+    /// How many seconds that was given; none if nobody said.
+    fn calibrated_for_s(&self) -> f64 {
+        let here = Fingerprint::of(&self.machine);
+        let kept = self
+            .store
+            .as_ref()
+            .map(|store| store.model(&here, CALIBRATED_FOR));
+        let kept = kept.and_then(Result::ok).flatten();
+        kept.and_then(|seconds| seconds.as_f64()).unwrap_or(0.0)
+    }
+
+    /// The same, measured now if there is none or if more time is given to it than then, and kept.
     pub(crate) fn calibrated(&self, options: &CalibrateOptions) -> Result<Calibration, Failure> {
-        if let Some(known) = self.calibration()? {
+        let asked_s = options.budget.as_secs_f64();
+        if let Some(known) = self
+            .calibration()?
+            .filter(|_| asked_s <= self.calibrated_for_s())
+        {
             return Ok(known);
         }
         let cancel = interrupt::flag()?;
@@ -131,7 +149,9 @@ impl Records {
         })?;
         if let Some(store) = &self.store {
             store.describe(&self.machine);
-            store.calibrated(&Fingerprint::of(&self.machine), &made);
+            let here = Fingerprint::of(&self.machine);
+            store.calibrated(&here, &made);
+            store.keep_model(&here, CALIBRATED_FOR, serde_json::json!(asked_s));
         }
         Ok(made)
     }
@@ -179,6 +199,10 @@ impl Records {
                 )
             });
             let key = &known.key;
+            if version_of(&key.kernel) != Some(key.version) {
+                found.set_aside += 1;
+                continue;
+            }
             let candidate = key.kernel.parse().ok().zip(key.params.parse().ok());
             let whole = (key.workload.parse().ok(), candidate, tally);
             match whole {
@@ -193,7 +217,69 @@ impl Records {
                 _ => found.set_aside += 1,
             }
         }
+        // One candidate may have been measured under this software and under another: what weighs more counts.
+        let place = |one: &Remembered| {
+            let Candidate { kernel, params } = &one.candidate;
+            (
+                one.workload.to_string(),
+                kernel.to_string(),
+                params.to_string(),
+            )
+        };
+        let remembered = &mut found.remembered;
+        remembered.sort_by(|a, b| {
+            let heavier = b.tally.weight().total_cmp(&a.tally.weight());
+            place(a).cmp(&place(b)).then(heavier)
+        });
+        remembered.dedup_by(|later, first| place(later) == place(first));
         Ok(found)
+    }
+
+    /// The kernels that no earlier run had to keep away, in this version.
+    pub(crate) fn sound(
+        &self,
+        mut kernels: Vec<Arc<dyn HostKernel>>,
+    ) -> Result<Vec<Arc<dyn HostKernel>>, Failure> {
+        let Some(store) = &self.store else {
+            return Ok(kernels);
+        };
+        let kept = store.quarantines(&Fingerprint::of(&self.machine))?;
+        for known in kept.iter().filter(|known| !known.lifted) {
+            let before = kernels.len();
+            kernels.retain(|kernel| {
+                let spec = kernel.spec();
+                spec.id.as_str() != known.kernel || spec.version != known.version
+            });
+            if kernels.len() < before {
+                let (kernel, case) = (&known.kernel, &known.case);
+                let evidence = &known.evidence;
+                output::note(&format!("{kernel} is kept away: on {case}, {evidence}"));
+            }
+        }
+        Ok(kernels)
+    }
+
+    /// Keeps kernels away from later runs.
+    pub(crate) fn keep_away(
+        &self,
+        quarantined: &[kernelwise_select::Quarantine],
+        kernels: &[Arc<dyn HostKernel>],
+    ) {
+        let Some(store) = &self.store else { return };
+        for one in quarantined {
+            let spec = kernels.iter().map(|kernel| kernel.spec());
+            let Some(spec) = spec.into_iter().find(|spec| spec.id == one.kernel) else {
+                continue;
+            };
+            let note = kernelwise_store::Quarantine {
+                kernel: one.kernel.to_string(),
+                version: spec.version,
+                case: one.workload.clone(),
+                evidence: one.evidence.clone(),
+                lifted: false,
+            };
+            store.quarantine(&Fingerprint::of(&self.machine), &note);
+        }
     }
 
     /// Keeps the times of a race. Written in the background; [`Records::close`] waits for it.
@@ -224,6 +310,11 @@ impl Records {
         let Some(store) = &self.store else {
             return Ok(());
         };
+        // Whoever may only read was told so when the file was opened.
+        let read_only = |warning: &Warning| matches!(warning, Warning::ReadOnly { .. });
+        if store.warnings().iter().any(read_only) {
+            return Ok(());
+        }
         let written = store.flush();
         if store.dropped() > 0 {
             let dropped = store.dropped();

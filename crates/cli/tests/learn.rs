@@ -164,13 +164,15 @@ fn interrupted_it_keeps_what_it_learned() {
         let shown = run(records, &["model", "show"]);
         shown.status.success()
     };
-    while !has_some() {
+    let some = (0..600).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+        has_some()
+    });
     let id = learning.id().to_string();
     let sent = Command::new("kill").args(["-INT", &id]).status().unwrap();
     assert!(sent.success());
     let output = learning.wait_with_output().unwrap();
+    assert!(some, "{}", text(&output.stderr));
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("workloads measured"));
     let again = run(

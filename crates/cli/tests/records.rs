@@ -113,6 +113,8 @@ fn a_bad_file_changes_nothing() {
         "{}",
         text(&output.stderr)
     );
+    let missing = run(records, &["import", "nowhere.jsonl"]);
+    assert_eq!(missing.status.code(), Some(4));
     let nothing = run(records, &["export"]);
     assert_eq!(nothing.status.code(), Some(4));
 }
@@ -127,10 +129,7 @@ fn the_cache_is_counted_checked_and_cleared() {
     let stats: Value = serde_json::from_str(&stats).unwrap();
     assert!(stats["series"].as_u64().unwrap() > 20, "{stats}");
     assert_eq!(stats["machines"], 1);
-    assert_eq!(
-        answer(records, &["cache", "verify"]),
-        "all rows are sound\n"
-    );
+    assert_eq!(answer(records, &["cache", "verify"]), "the file is sound\n");
     let pruned = answer(records, &["cache", "prune", "--other-machines"]);
     assert!(pruned.starts_with("0 series"), "{pruned}");
     assert_eq!(run(records, &["cache", "prune"]).status.code(), Some(2));

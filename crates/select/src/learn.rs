@@ -301,14 +301,12 @@ impl Learned {
         self.decide(rules);
     }
 
-    /// Takes over what was measured of a candidate before, unless something was measured since. Nothing is decided before
-    /// [`Learned::settle`].
-    pub(crate) fn recall(&mut self, candidate: usize, tally: Tally) {
-        if let Some(track) = self.tracks.get_mut(candidate)
-            && track.tally.samples() == 0
-        {
-            track.tally = tally;
-        }
+    /// Takes over what was measured of a candidate before, unless something was measured since; tells whether it did. Nothing is
+    /// decided before [`Learned::settle`].
+    pub(crate) fn recall(&mut self, candidate: usize, tally: Tally) -> bool {
+        let track = self.tracks.get_mut(candidate);
+        let unknown = track.filter(|track| track.tally.samples() == 0);
+        unknown.map(|track| track.tally = tally).is_some()
     }
 
     /// Decides anew.

@@ -70,7 +70,7 @@ pub mod stream;
 pub use budget::Budget;
 pub use policy::{Policy, Weights};
 pub use selector::{
-    BuildError, Builder, CalibrateError, Ended, Evidence, Measured, Mode, Plan, Progress,
+    BuildError, Builder, CalibrateError, Ended, Evidence, Measured, Mode, Noticed, Plan, Progress,
     Quarantine, RaceOptions, Remembered, ReportError, RunError, SelectError, Selector, Taken,
     Ticket, UnknownMode, Went,
 };

@@ -196,6 +196,17 @@ const CHECKED: u8 = 1;
 /// Right on another workload, and on this one to be looked at when there is time.
 const PROVEN_ELSEWHERE: u8 = 2;
 
+/// Something out of the ordinary in the times of calls.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Noticed {
+    /// On which workload.
+    pub workload: String,
+    /// Whose time it was; `None` of variants of users' own operations.
+    pub kernel: Option<KernelId>,
+    /// What it was, numbered. Causes and correlations are unknown: calls do not tell what the machine is doing.
+    pub event: kernelwise_model::watch::Event,
+}
+
 /// A choice that the caller runs, to be reported.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "what is not reported is not learned"]
@@ -483,9 +494,19 @@ impl Selector {
 
     /// What was out of the ordinary in the times of calls, numbered, from this number on: kernels that changed while others did not,
     /// single runs out of line, slow creep. The latest thousand are kept. [`kernelwise_model::watch`] says how often it errs.
-    pub fn noticed(&self, since: u64) -> Vec<kernelwise_model::watch::Event> {
+    pub fn noticed(&self, since: u64) -> Vec<Noticed> {
         self.shared.take_in_all();
-        self.shared.engine.noticed(since)
+        let all = self.shared.engine.noticed().into_iter();
+        let all = all.filter(|(_, _, event)| event.number >= since);
+        let noticed = all.map(|(case, candidate, event)| Noticed {
+            workload: case.name.clone(),
+            kernel: case
+                .host()
+                .and_then(|host| host.entries.get(candidate))
+                .map(|entry| entry.kernel.spec().id.clone()),
+            event,
+        });
+        noticed.collect()
     }
 
     /// What happened lately, with the workload it happened on; the latest thousand.

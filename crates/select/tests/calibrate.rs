@@ -644,6 +644,12 @@ fn a_run_out_of_line_is_noticed() {
     assert_eq!(before, [], "usual runs are no news");
     report(8e6);
     let news = selector.noticed(0);
-    assert!(matches!(news[0].what, Noticed::Anomaly { .. }), "{news:?}");
-    assert_eq!(selector.noticed(news.len() as u64), []);
+    let first = &news[0];
+    assert!(
+        matches!(first.event.what, Noticed::Anomaly { .. }),
+        "{news:?}"
+    );
+    assert_eq!(first.workload, workload().to_string());
+    assert_eq!(first.kernel.as_ref().unwrap().as_str(), "cpu-copy-f32-a");
+    assert_eq!(selector.noticed(1 + news.last().unwrap().event.number), []);
 }

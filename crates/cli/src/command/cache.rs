@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use kernelwise_store::{Export, Imported, Prune, Skipped, Wisdom};
+use kernelwise_store::{Export, FileError, Imported, Prune, Skipped, Wisdom, WisdomError};
 use kernelwise_types::Fingerprint;
 
 use crate::args::{self, Cache, Format};
@@ -35,9 +35,7 @@ pub(crate) fn cache(asked: &Cache) -> Result<(), Failure> {
                         ("samples kept as they came", kept.samples),
                         ("machines", kept.machines),
                         ("origins", kept.origins),
-                        ("decisions", kept.decisions),
                         ("quarantines", kept.quarantines),
-                        ("models", kept.models),
                         ("bytes", kept.bytes),
                     ];
                     let rows = rows.map(|(name, count)| (name.to_owned(), count.to_string()));
@@ -45,10 +43,14 @@ pub(crate) fn cache(asked: &Cache) -> Result<(), Failure> {
                 }
             }
         }
-        Cache::Verify => match store.verify()? {
-            wrong if wrong.is_empty() => output::text("all rows are sound\n"),
-            wrong => Err(Failure::Failed(anyhow!("{}", wrong.join("; ")))),
-        },
+        Cache::Verify => {
+            let mut wrong = store.verify()?;
+            wrong.extend(store.warnings().iter().map(ToString::to_string));
+            match wrong.is_empty() {
+                true => output::text("the file is sound\n"),
+                false => Err(Failure::Failed(anyhow!("{}", wrong.join("; ")))),
+            }
+        }
         Cache::Prune(prune) => {
             let older = prune.older_than_days.map(|days| DAY_S * u64::from(days));
             let here = Fingerprint::of(&kernelwise_probe::machine());
@@ -124,7 +126,16 @@ pub(crate) fn import(args: &args::Import) -> Result<(), Failure> {
 
 fn read(path: &Path) -> Result<(Wisdom, Vec<Skipped>), Failure> {
     if path.as_os_str() != "-" {
-        return Ok(Wisdom::load(path)?);
+        return Wisdom::load(path).map_err(|error| match &error {
+            FileError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                Failure::NotFound(error.into())
+            }
+            FileError::Wisdom {
+                source: WisdomError::Newer { .. },
+                ..
+            } => Failure::Records(error.into()),
+            _ => Failure::Failed(error.into()),
+        });
     }
     let mut bytes = Vec::new();
     std::io::stdin().lock().read_to_end(&mut bytes)?;

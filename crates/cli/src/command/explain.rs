@@ -100,7 +100,7 @@ fn learned(args: &args::Explain) -> Result<(Workload, Selector, Policy), Failure
         budget: Duration::from_secs_f64(args.calibration_budget),
         ..CalibrateOptions::default()
     })?;
-    let kernels = kernelwise_cpu::kernels()?;
+    let kernels = records.sound(kernelwise_cpu::kernels()?)?;
     let found = records.found(&kernels, Some(&calibration))?;
     let alike = |one: &Remembered| kind(&one.workload) == kind(&workload);
     let alike: Vec<Remembered> = found.remembered.into_iter().filter(alike).collect();
@@ -134,7 +134,10 @@ fn learned(args: &args::Explain) -> Result<(Workload, Selector, Policy), Failure
     if seconds > 0.0 {
         use_it(&selector, &workload, seconds, args.seed)?;
     }
-    records.close()?;
+    // The answer does not depend on it.
+    if let Err(Failure::Failed(error)) = records.close() {
+        output::note(&format!("{error:#}"));
+    }
     Ok((workload, selector, policy))
 }
 

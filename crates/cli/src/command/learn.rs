@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use kernelwise_bench::{
     SPREAD_OPERATIONS, default_shapes, read_shapes, spread_shapes, static_rule,
@@ -97,8 +97,10 @@ struct Gains {
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Mean {
     geometric: f64,
-    low: f64,
-    high: f64,
+    /// Nine times in ten it lies from here; `None` of fewer than five.
+    low: Option<f64>,
+    /// To here.
+    high: Option<f64>,
 }
 
 /// One workload with what its candidates take.
@@ -115,6 +117,8 @@ const SURE: f64 = 0.9;
 /// Samples of every candidate: models learn from the slow ones too, and one sample alone may be somebody else's time.
 const LEAST_SAMPLES: usize = 3;
 
+/// A workload is known while one of its candidates has so much weight: that of three samples for four days.
+const FRESH: f64 = 2.0;
 /// Most shapes are settled long before their share of the time is used up; the large ones may have theirs.
 const LARGE: f64 = 4.0;
 
@@ -131,7 +135,7 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
         budget: Duration::from_secs_f64((0.1 * all_s).min(6.0)),
         ..CalibrateOptions::default()
     })?;
-    let kernels = kernelwise_cpu::kernels()?;
+    let kernels = records.sound(kernelwise_cpu::kernels()?)?;
     let found = records.found(&kernels, Some(&calibration))?;
     let numerics = match args.allow_reduced {
         true => Numerics::ReducedPrecision,
@@ -144,11 +148,12 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
         .background(false)
         .build()?;
     selector.recall(&found.remembered);
-    let known: BTreeSet<String> = found
+    // What fades or was measured under other software is to be measured again.
+    let fresh = found
         .remembered
         .iter()
-        .map(|one| one.workload.to_string())
-        .collect();
+        .filter(|one| one.tally.weight() >= FRESH);
+    let known: BTreeSet<String> = fresh.map(|one| one.workload.to_string()).collect();
     if !known.is_empty() {
         let count = known.len();
         output::note(&format!(
@@ -157,6 +162,12 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
         ));
     }
     let shapes = shapes(args, &machine, &known)?;
+    if shapes.is_empty() && known.is_empty() {
+        let drawn = SPREAD_OPERATIONS.join(", ");
+        return Err(Failure::NotFound(anyhow!(
+            "there are no shapes to learn from: shapes are drawn for {drawn}, others can be named with --shapes"
+        )));
+    }
     let bar = ProgressBar::new(shapes.len() as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {eta} left, {msg}") {
         bar.set_style(style);
@@ -182,6 +193,7 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
         }
     }
     bar.finish_and_clear();
+    records.keep_away(&selector.quarantined(), &kernels);
     let evidence = selector.evidence();
     let raced = raced(&selector, &evidence);
     let learned = Learned {
@@ -201,11 +213,12 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
         seconds: spent_s(),
         interrupted: cancel.load(Ordering::Relaxed),
     };
-    records.close()?;
     match args.format {
         Format::Json => output::json("kernelwise.learn/1", &learned)?,
         Format::Table => output::text(&text(&learned))?,
     }
+    // What was found is told even if it cannot be kept.
+    records.close()?;
     match learned.interrupted {
         true => Err(Failure::Interrupted),
         false => Ok(()),
@@ -330,12 +343,16 @@ fn mean(ln: &[f64]) -> Option<Mean> {
     const NINETY: f64 = 1.645;
     let count = ln.len() as f64;
     let mean = ln.iter().sum::<f64>() / count;
+    let freedom = (count - 1.0).max(1.0);
     let squares: f64 = ln.iter().map(|one| (one - mean).powi(2)).sum();
-    let reach = NINETY * (squares / (count - 1.0).max(1.0) / count).sqrt();
+    // Student's distribution is wider than the normal one by this, to a per cent from four degrees of freedom on.
+    let student = NINETY + (NINETY.powi(3) + NINETY) / (4.0 * freedom) + 1.6 / (freedom * freedom);
+    let reach = student * (squares / freedom / count).sqrt();
+    let end = |y: f64| (ln.len() >= 5).then(|| y.exp());
     (!ln.is_empty()).then(|| Mean {
         geometric: mean.exp(),
-        low: (mean - reach).exp(),
-        high: (mean + reach).exp(),
+        low: end(mean - reach),
+        high: end(mean + reach),
     })
 }
 
@@ -365,10 +382,12 @@ fn text(learned: &Learned) -> String {
     text += &output::columns(&headings, &[1, 2], rows.collect());
     text += "what a fixed choice takes over the learned one, geometric mean and where it lies nine times in ten\n";
     let range = |mean: &Option<Mean>| match mean {
-        Some(mean) => format!(
-            "{:.3} ({:.3} to {:.3})",
-            mean.geometric, mean.low, mean.high
-        ),
+        Some(Mean {
+            geometric,
+            low: Some(low),
+            high: Some(high),
+        }) => format!("{geometric:.3} ({low:.3} to {high:.3})"),
+        Some(mean) => format!("{:.3}", mean.geometric),
         None => "-".to_owned(),
     };
     let rows = learned.gains.iter().map(|(operation, gains)| {
@@ -454,7 +473,13 @@ fn shapes(
     }
     let is_new = |shape: &Workload| !known.contains(&shape.to_string());
     let mut turns: Vec<Vec<Workload>> = Vec::new();
-    for operation in SPREAD_OPERATIONS {
+    // Others than those have only their usual shapes.
+    let named_only = asked.iter().map(Asked::as_str);
+    let named_only = named_only.filter(|name| {
+        let operation = name.split('.').next().unwrap_or(name);
+        !SPREAD_OPERATIONS.contains(&operation)
+    });
+    for operation in SPREAD_OPERATIONS.into_iter().chain(named_only) {
         // The same seed draws the same shapes, so those that come next are new ones.
         let before = known.iter().filter(|name| name.starts_with(operation));
         let drawn = spread_shapes(operation, before.count() + args.effort.drawn(), args.seed);

@@ -47,7 +47,7 @@ fn recorded() -> Result<(Records, Vec<Evidence>), Failure> {
         ))
     };
     let calibration = records.calibration()?.ok_or_else(nothing)?;
-    let kernels = kernelwise_cpu::kernels()?;
+    let kernels = records.sound(kernelwise_cpu::kernels()?)?;
     let found = records.found(&kernels, Some(&calibration))?;
     let evidence = records::evidence(&machine, &kernels, &calibration, &found.remembered)?;
     if evidence.is_empty() {

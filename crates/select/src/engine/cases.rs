@@ -81,6 +81,8 @@ pub(super) struct Learning {
     random: Pcg64Mcg,
     events: VecDeque<(String, Event)>,
     watch: Watch,
+    /// What it noticed lately, with whose times those were.
+    noticed: VecDeque<(Arc<Case>, usize, Noticing)>,
     /// When something was last shown to the watch.
     watched_ns: Option<u64>,
 }
@@ -158,6 +160,7 @@ impl Engine {
                 random: Pcg64Mcg::seed_from_u64(seed),
                 events: VecDeque::new(),
                 watch: Watch::default(),
+                noticed: VecDeque::new(),
                 watched_ns: None,
             }),
             kinds: Kinds::new(seed, capacity),
@@ -469,8 +472,8 @@ impl Engine {
         let asked = learned.trial().map(|trial| trial.serial);
         for (candidate, tally) in known {
             let tally = tally.as_of(self.clock.now());
-            learned.recall(*candidate, tally);
-            if let (Some(kin), Some(mean)) = (&case.kin, tally.mean()) {
+            let is_news = learned.recall(*candidate, tally);
+            if let (true, Some(kin), Some(mean)) = (is_news, &case.kin, tally.mean()) {
                 kin.observe(*candidate, mean);
             }
         }
@@ -498,13 +501,20 @@ impl Engine {
                 random,
                 events,
                 watch,
+                noticed: kept,
                 watched_ns,
             } = &mut *learning;
             let mut learned = lock(&case.learned);
             let is_time = watched_ns.is_none_or(|last| sample.at_ns >= last + WATCH_EVERY_NS);
             if is_time && let Some(usual) = learned.measured(sample.candidate) {
                 *watched_ns = Some(sample.at_ns);
-                noticed.extend(look(watch, &case, &sample, usual.mean));
+                for event in look(watch, &case, &sample, usual.mean) {
+                    if kept.len() == EVENTS {
+                        kept.pop_front();
+                    }
+                    kept.push_back((Arc::clone(&case), sample.candidate, event.clone()));
+                    noticed.push((case.name.clone(), event));
+                }
             }
             let asked = learned.trial();
             let events_of_it = learned.learn(&sample, &self.rules, ledger, random);
@@ -539,8 +549,8 @@ impl Engine {
         for (case, event) in &news {
             tracing::debug!(case, ?event, "learned");
         }
-        for event in &noticed {
-            tracing::info!(time_ns = event.time_ns, what = ?event.what, "noticed");
+        for (case, event) in &noticed {
+            tracing::info!(case, time_ns = event.time_ns, what = ?event.what, "noticed");
         }
         if taken > 0 {
             tell(taken, &before, &after, &news);
@@ -597,10 +607,9 @@ impl Engine {
         lock(&self.learning).ledger
     }
 
-    /// What was out of the ordinary, from this number on.
-    pub(crate) fn noticed(&self, since: u64) -> Vec<Noticing> {
-        let learning = lock(&self.learning);
-        learning.watch.log().since(since).cloned().collect()
+    /// What was out of the ordinary, with the case and the candidate.
+    pub(crate) fn noticed(&self) -> Vec<(Arc<Case>, usize, Noticing)> {
+        lock(&self.learning).noticed.iter().cloned().collect()
     }
 
     pub(crate) fn events(&self) -> Vec<(String, Event)> {

@@ -96,7 +96,8 @@ struct Row {
     expected: f64,
     /// What was measured, over that.
     over: f64,
-    samples: u64,
+    /// Samples of today that it is worth.
+    worth: f64,
     /// Which of the workloads of the kind.
     workload: usize,
 }
@@ -191,7 +192,7 @@ impl Row {
             features: problem.features().to_vec(),
             expected,
             over: 0.0,
-            samples: 1,
+            worth: 1.0,
             workload: 0,
         })
     }
@@ -215,9 +216,9 @@ impl Row {
         asked
     }
 
-    /// What it counts beside others: many samples of one shape are still one shape.
+    /// What it counts beside others: many samples of one shape are still one shape, and old ones are few.
     fn weight(&self) -> f64 {
-        (self.samples.min(8) as f64).sqrt()
+        self.worth.clamp(0.01, 8.0).sqrt()
     }
 }
 
@@ -242,7 +243,7 @@ fn rows(evidence: &[&Evidence]) -> (Vec<Row>, Vec<Seen>) {
         });
         rows.push(Row {
             over: mean - row.expected,
-            samples: one.of.tally.samples(),
+            worth: one.of.tally.weight(),
             workload: place,
             ..row
         });

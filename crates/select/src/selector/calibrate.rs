@@ -120,7 +120,8 @@ pub struct Measured {
     pub interval_ns: Option<Interval>,
     /// How many samples there are.
     pub samples: usize,
-    /// Those that are learned from, per call, in the order they came; spikes are brought down.
+    /// Those that are learned from, per call, in the order they came: spikes are brought down, and reading the clock is part of
+    /// them, as it is of a call that is timed.
     pub learned_ns: Vec<f64>,
     /// What became of it.
     pub ended: Ended,
@@ -306,7 +307,7 @@ impl Shared {
         };
         let raced = race.run(&mut call, go_on);
         race.learn(facts.cost_ns);
-        let measured = race.measured(workload);
+        let measured = race.measured(workload, facts.cost_ns);
         raced.map(|finished| (measured, finished)).map_err(failed)
     }
 
@@ -565,18 +566,17 @@ impl Race<'_> {
     }
 
     /// What came of it, the fastest first, those without a time last.
-    fn measured(&self, workload: &Workload) -> Vec<Measured> {
+    fn measured(&self, workload: &Workload, reading_ns: f64) -> Vec<Measured> {
         let measured = |lane: &Lane| Measured {
             workload: workload.clone(),
             candidate: self.host.entries[lane.candidate].candidate(),
             median_ns: lane.median_ns(),
             interval_ns: lane.interval_ns(),
             samples: lane.samples_ns.len(),
-            learned_ns: lane
-                .calm_samples()
-                .into_iter()
-                .take(LEARNED_SAMPLES)
-                .collect(),
+            learned_ns: {
+                let calm = lane.calm_samples().into_iter().take(LEARNED_SAMPLES);
+                calm.map(|sample| sample + reading_ns).collect()
+            },
             ended: lane.ending(),
         };
         let mut all: Vec<Measured> = self.lanes.iter().map(measured).collect();
