@@ -101,12 +101,12 @@ mod tests {
             assert_eq!(shapes.len(), 60, "{operation}");
             assert_eq!(shapes, spread_shapes(operation, 60, 1));
             assert_ne!(shapes, spread_shapes(operation, 60, 2));
-            let work = |shape: &Workload| shape.elements() as f64;
+            let moved = |shape: &Workload| shape.cost().unwrap().bytes().0 as f64;
             let (mut least, mut most) = (f64::INFINITY, 0f64);
             for shape in &shapes {
                 assert_eq!(shape.operation().name(), operation);
                 assert!(shape.cost().unwrap().flops.0 <= MOST_FLOPS);
-                (least, most) = (least.min(work(shape)), most.max(work(shape)));
+                (least, most) = (least.min(moved(shape)), most.max(moved(shape)));
             }
             assert!(most / least > 1000.0, "{operation}: {least} to {most}");
         }
