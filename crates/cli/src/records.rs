@@ -31,6 +31,8 @@ pub(crate) struct Records {
     machine: Machine,
     place: Arc<Place>,
     clock: WallClock,
+    /// Whether nothing may change: what is on record is taken as it stands, whatever its age.
+    frozen: bool,
 }
 
 /// What was found.
@@ -77,6 +79,7 @@ impl Records {
             place: Arc::new(Place::of(machine, env!("CARGO_PKG_VERSION"))),
             machine: machine.clone(),
             clock,
+            frozen: std::env::var("KERNELWISE_MODE").is_ok_and(|mode| mode == "frozen"),
         })
     }
 
@@ -129,10 +132,8 @@ impl Records {
     /// The same, measured now if there is none or if more time is given to it than then, and kept.
     pub(crate) fn calibrated(&self, options: &CalibrateOptions) -> Result<Calibration, Failure> {
         let asked_s = options.budget.as_secs_f64();
-        if let Some(known) = self
-            .calibration()?
-            .filter(|_| asked_s <= self.calibrated_for_s())
-        {
+        let enough = self.frozen || asked_s <= self.calibrated_for_s();
+        if let Some(known) = self.calibration()?.filter(|_| enough) {
             return Ok(known);
         }
         let cancel = interrupt::flag()?;
@@ -190,7 +191,12 @@ impl Records {
                 Trust::Prior { .. } | Trust::Ignored { .. } => 0.0,
             };
             let times = known.statistics.times();
-            let tally = known.statistics.faded(now).and_then(|faded| {
+            let as_of = if self.frozen {
+                known.statistics.last_s()
+            } else {
+                now
+            };
+            let tally = known.statistics.faded(as_of).and_then(|faded| {
                 Tally::of(
                     times.samples(),
                     faded.weight * weight,
