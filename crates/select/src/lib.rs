@@ -70,8 +70,8 @@ pub mod stream;
 pub use budget::Budget;
 pub use policy::{Policy, Weights};
 pub use selector::{
-    BuildError, Builder, CalibrateError, Ended, Evidence, Measured, Mode, Noticed, Plan, Progress,
-    Quarantine, RaceOptions, Remembered, ReportError, RunError, SelectError, Selector, Taken,
-    Ticket, UnknownMode, Went,
+    Because, BuildError, Builder, CalibrateError, Ended, Evidence, Measured, Mode, Noticed, Observed,
+    Observer, Plan, Progress, Quarantine, RaceOptions, Remembered, ReportError, RunError,
+    SelectError, Selector, Taken, Ticket, Training, UnknownMode, Went,
 };
 pub use statistics::{Quality, Statistics};

@@ -9,7 +9,9 @@ mod builder;
 mod calibrate;
 pub(crate) mod candidates;
 mod memory;
+mod observe;
 mod run;
+mod train;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -37,8 +39,11 @@ pub use builder::{BuildError, Builder, Mode, UnknownMode};
 use calibrate::Turns;
 pub use calibrate::{CalibrateError, Ended, Measured, Progress, RaceOptions};
 pub use memory::{Evidence, Remembered, Taken};
+pub use observe::{Observed, Observer};
 pub(crate) use run::panic_words;
 pub use run::{Plan, RunError};
+use train::Trainer;
+pub use train::{Because, Training};
 
 /// Work up to which a result is held against the reference: steps of its innermost loop, some ten milliseconds.
 const VERIFIED_STEPS: u64 = 4_000_000;
@@ -133,6 +138,9 @@ impl Drop for Selector {
             // A learner that panicked has nothing left to say.
             let _ = learner.join();
         }
+        if let Some(training) = lock(&self.shared.training_thread).take() {
+            let _ = training.join();
+        }
         self.shared.engine.take_in();
     }
 }
@@ -143,7 +151,16 @@ pub(crate) struct Shared {
     /// For those who change the host, one at a time.
     kernels: Mutex<Vec<Arc<dyn HostKernel>>>,
     calibration: Option<Calibration>,
-    forecast: Forecast,
+    forecast: ArcSwap<Forecast>,
+    trainer: Mutex<Trainer>,
+    /// Whether somebody fits models, and who.
+    training: AtomicBool,
+    training_thread: Mutex<Option<JoinHandle<()>>>,
+    /// Models are fitted anew after so many first times; never if 0.
+    retrain_after: u64,
+    seed: u64,
+    /// Settings that take part besides those a kernel chooses itself, by workload.
+    further: Mutex<BTreeMap<String, BTreeSet<(KernelId, Params)>>>,
     /// For hints, where there is no calibration.
     assumed: Calibration,
     numerics: Numerics,
@@ -151,6 +168,9 @@ pub(crate) struct Shared {
     pub(crate) forced: BTreeMap<String, String>,
     pub(crate) verify_one_in: u32,
     quarantined: Mutex<BTreeMap<(KernelId, u32), Quarantine>>,
+    observer: Option<Arc<dyn Observer>>,
+    /// Whether a thread of its own learns.
+    background: bool,
     /// Operations of the user's own.
     pub(crate) own: Registry,
     /// Results that were held against the reference, and how long that took.
@@ -629,9 +649,11 @@ impl Shared {
             workload: workload.to_owned(),
             evidence: evidence.to_owned(),
         };
-        lock(&self.quarantined)
-            .entry((spec.id.clone(), spec.version))
-            .or_insert(quarantine);
+        let place = (spec.id.clone(), spec.version);
+        let known = lock(&self.quarantined).insert(place, quarantine.clone());
+        if let (None, Some(observer)) = (known, &self.observer) {
+            observer.quarantined(&quarantine);
+        }
         self.engine.changed();
         let (id, version) = (spec.id.clone(), spec.version);
         self.bar_everywhere(

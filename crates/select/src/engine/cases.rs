@@ -123,7 +123,15 @@ pub(crate) struct Engine {
     served_ns: AtomicU64,
     pub(super) learning: Mutex<Learning>,
     kinds: Kinds,
+    /// Candidates that were timed for the first time, and changes that were noticed.
+    timed: AtomicU64,
+    changes: AtomicU64,
+    /// Who hears of what is learned from.
+    pub(crate) listener: Option<Listener>,
 }
+
+/// Hears of a sample that was learned from.
+pub(crate) type Listener = Box<dyn Fn(&Case, &Sample) + Send + Sync>;
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -164,6 +172,9 @@ impl Engine {
                 watched_ns: None,
             }),
             kinds: Kinds::new(seed, capacity),
+            timed: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+            listener: None,
         }
     }
 
@@ -473,6 +484,7 @@ impl Engine {
         for (candidate, tally) in known {
             let tally = tally.as_of(self.clock.now());
             let is_news = learned.recall(*candidate, tally);
+            self.timed.fetch_add(u64::from(is_news), Ordering::Relaxed);
             if let (true, Some(kin), Some(mean)) = (is_news, &case.kin, tally.mean()) {
                 kin.observe(*candidate, mean);
             }
@@ -490,6 +502,7 @@ impl Engine {
         };
         let before = learning.ledger;
         let (mut taken, mut news, mut noticed) = (0, Vec::new(), Vec::new());
+        let mut heard = Vec::new();
         // Those that come in meanwhile are for the next time.
         for _ in 0..QUEUE {
             let Some(Report { case, sample }) = self.queue.pop() else {
@@ -519,7 +532,7 @@ impl Engine {
             let asked = learned.trial();
             let events_of_it = learned.learn(&sample, &self.rules, ledger, random);
             // Others of the kind need not hear of every sample, nor this one every time of them.
-            let tally = learned.tally(sample.candidate);
+            let tally = learned.tally(sample.candidate).copied();
             if let (Some(kin), Some(tally)) = (&case.kin, tally)
                 && tally.samples().is_power_of_two()
                 && let Some(mean) = tally.mean()
@@ -529,11 +542,19 @@ impl Engine {
                     learned.expect(&foreseen, &self.rules);
                 }
             }
+            let is_first = tally.is_some_and(|tally| tally.samples() == 1);
+            self.timed.fetch_add(u64::from(is_first), Ordering::Relaxed);
             self.publish(&case, &learned, asked.map(|trial| trial.serial));
             drop(learned);
+            if self.listener.is_some() {
+                heard.push((Arc::clone(&case), sample));
+            }
             let now = self.uses.fetch_add(1, Ordering::Relaxed);
             case.used.store(now, Ordering::Relaxed);
             for event in events_of_it {
+                if matches!(event, Event::Changed { .. }) {
+                    self.changes.fetch_add(1, Ordering::Relaxed);
+                }
                 if events.len() == EVENTS {
                     events.pop_front();
                 }
@@ -548,6 +569,11 @@ impl Engine {
         // Subscribers and recorders are anybody's code: nothing is locked when they hear of it.
         for (case, event) in &news {
             tracing::debug!(case, ?event, "learned");
+        }
+        for (case, sample) in &heard {
+            if let Some(listener) = &self.listener {
+                listener(case, sample);
+            }
         }
         for (case, event) in &noticed {
             tracing::info!(case, time_ns = event.time_ns, what = ?event.what, "noticed");
@@ -614,6 +640,12 @@ impl Engine {
 
     pub(crate) fn events(&self) -> Vec<(String, Event)> {
         lock(&self.learning).events.iter().cloned().collect()
+    }
+
+    /// Candidates that were timed for the first time so far, and changes of kernels that were seen.
+    pub(crate) fn news(&self) -> (u64, u64) {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (read(&self.timed), read(&self.changes))
     }
 
     /// Samples that found the queue full, and cases that made room for others.

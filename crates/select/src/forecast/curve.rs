@@ -5,6 +5,7 @@
 //! ten shapes says nothing about the eleventh far away.
 
 use kernelwise_model::{Linear, Predict, Ridge, Table};
+use serde::{Deserialize, Serialize};
 
 use super::Row;
 
@@ -15,7 +16,7 @@ const FAR: f64 = 3.0;
 /// As many rows as the wish for a level curve counts.
 const RIDGE: Ridge = Ridge { penalty: 2.0 };
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Curve {
     /// Mean and standard deviation of each number that differs between rows; `None` of the others.
     scales: Vec<Option<(f64, f64)>>,

@@ -11,22 +11,28 @@
 //! How far off they may be is not assumed but tried: the workloads are dealt into five hands, each hand is forecast from the
 //! other four, and nine in ten of those errors are the interval ([conformal](kernelwise_model::Conformal) in spirit, with every row
 //! used for both). Where nothing near was measured, the interval is wider by how far away that is.
+//!
+//! Times of other machines stand in where this one has too few of a kind: what a kernel takes over what was to be expected *there* is
+//! carried over to what is to be expected *here*. Such a forecast is a prior, its interval is wider by how unlike the machines are, and
+//! it goes as soon as there are enough times of this machine.
 
 mod curve;
 mod judged;
 
 use std::collections::BTreeMap;
 
-use kernelwise_model::{Boosting, Flat, Table};
+use kernelwise_model::{Boosting, Ensemble, Flat, Table};
 use kernelwise_types::units::Nanos;
 use kernelwise_types::{Estimate, Interval, KernelId, Workload};
+use serde::{Deserialize, Serialize};
 
 use crate::problem::{Problem, kind, sizes};
 use crate::selector::Evidence;
 use crate::selector::candidates::arm;
 use curve::Curve;
 
-pub use judged::{Accuracy, Judged, judge};
+pub(crate) use judged::hands;
+pub use judged::{Accuracy, Choices, Judged, Reliability, judge};
 
 /// Workloads of a kind below which there is no model of it: five hands of two.
 const FEWEST_WORKLOADS: usize = 10;
@@ -54,23 +60,46 @@ const TREES: Boosting = Boosting {
     ridge: 0.5,
 };
 
-/// Models of the kinds of workloads that something is known of.
-#[derive(Debug, Clone, Default)]
+/// Models of the kinds of workloads that something is known of. It can be written and read; what is damaged answers with nothing.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     kinds: BTreeMap<String, Kind>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Kept", into = "Kept")]
 struct Kind {
-    arms: BTreeMap<String, Arm>,
+    kept: Kept,
     trees: Flat,
+}
+
+/// A kind without the form of its trees that answers fastest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Kept {
+    arms: BTreeMap<String, Arm>,
+    trees: Ensemble,
     seen: Vec<Seen>,
     /// Half the width of intervals, in ln t; of an arm that never ran.
     width: f64,
     strange_width: f64,
+    /// How unlike this one the machines are that it was measured on; `None` for this one.
+    away: Option<f64>,
 }
 
-#[derive(Debug, Clone)]
+impl From<Kept> for Kind {
+    fn from(kept: Kept) -> Self {
+        let trees = kept.trees.flatten();
+        Self { kept, trees }
+    }
+}
+
+impl From<Kind> for Kept {
+    fn from(kind: Kind) -> Self {
+        kind.kept
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Arm {
     /// Its place among the columns of the trees.
     column: usize,
@@ -79,10 +108,25 @@ struct Arm {
 }
 
 /// A workload that was measured.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Seen {
     name: String,
     ln_sizes: Vec<f64>,
+}
+
+/// What there is a model of, and what it has seen.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Scope {
+    /// The kind.
+    pub kind: String,
+    /// Measured workloads.
+    pub workloads: usize,
+    /// Kernels with their threads.
+    pub kernels: usize,
+    /// The smallest and the largest of each size.
+    pub sizes: Vec<(u64, u64)>,
+    /// How unlike this one the machines are that it was measured on; `None` for this one.
+    pub other_machines_distance: Option<f64>,
 }
 
 /// One question or one measurement, as numbers.
@@ -115,6 +159,8 @@ pub struct Foretold {
     pub nearest_factor: f64,
     /// Measured workloads of the kind.
     pub workloads: usize,
+    /// How unlike this one the machines are that those were measured on; `None` for this one.
+    pub away: Option<f64>,
 }
 
 impl Foretold {
@@ -126,6 +172,15 @@ impl Foretold {
     /// In words that say what it rests on; `None` if it is no time.
     pub fn estimate(&self) -> Option<Estimate> {
         let nanos = |y: f64| Nanos::new(y.exp()).ok();
+        if let Some(away) = self.away {
+            return Some(Estimate::Prior {
+                time_ns: nanos(self.mean)?,
+                source: format!(
+                    "{} workloads of other machines, at a distance of {away:.2}",
+                    self.workloads
+                ),
+            });
+        }
         let (low, high) = (self.mean - self.half_width, self.mean + self.half_width);
         Some(Estimate::Modelled {
             time_ns: nanos(self.mean)?,
@@ -146,8 +201,15 @@ impl Forecast {
             by_kind.entry(kind(&one.of.workload)).or_default().push(one);
         }
         let fitted = by_kind.into_iter().filter_map(|(name, evidence)| {
-            let (rows, seen) = rows(&evidence);
-            Some((name, Kind::fit(rows, seen, seed)?))
+            let own = evidence.iter().copied().filter(|one| one.away.is_none());
+            let (own, seen) = rows(&own.collect::<Vec<_>>());
+            if let Some(kind) = Kind::fit(own, seen, None, seed) {
+                return Some((name, kind));
+            }
+            let away: Vec<f64> = evidence.iter().filter_map(|one| one.away).collect();
+            let mean_away = away.iter().sum::<f64>() / away.len().max(1) as f64;
+            let (all, seen) = rows(&evidence);
+            Some((name, Kind::fit(all, seen, Some(mean_away), seed)?))
         });
         Self {
             kinds: fitted.collect(),
@@ -167,10 +229,22 @@ impl Forecast {
         kind.foretell(&Row::new(workload, arm, threads, expected_ns)?)
     }
 
-    /// Kinds that there are models of, with the measured workloads and arms of each.
-    pub fn kinds(&self) -> impl Iterator<Item = (&str, usize, usize)> {
-        let kinds = self.kinds.iter();
-        kinds.map(|(name, kind)| (name.as_str(), kind.seen.len(), kind.arms.len()))
+    /// Kinds that there are models of, and what each has seen.
+    pub fn kinds(&self) -> impl Iterator<Item = Scope> {
+        self.kinds.iter().map(|(name, kind)| Scope {
+            kind: name.clone(),
+            workloads: kind.kept.seen.len(),
+            kernels: kind.kept.arms.len(),
+            sizes: ranges(&kind.kept.seen),
+            other_machines_distance: kind.kept.away,
+        })
+    }
+
+    /// The same with the kinds that the other has models of put in the place of these.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        self.kinds.extend(other.kinds);
+        self
     }
 }
 
@@ -210,8 +284,8 @@ impl Row {
         asked.extend([self.expected as f32, self.threads]);
         let arms = asked.len();
         asked.resize(arms + columns, 0.0);
-        if let Some(column) = column {
-            asked[arms + column] = 1.0;
+        if let Some(own) = column.and_then(|column| asked.get_mut(arms + column)) {
+            *own = 1.0;
         }
         asked
     }
@@ -255,7 +329,8 @@ fn rows(evidence: &[&Evidence]) -> (Vec<Row>, Vec<Seen>) {
 struct Models {
     columns: BTreeMap<String, usize>,
     curves: BTreeMap<String, Curve>,
-    trees: Flat,
+    trees: Ensemble,
+    flat: Flat,
 }
 
 impl Models {
@@ -278,10 +353,11 @@ impl Models {
                 .push_weighted(&asked, row.over as f32, row.weight() as f32)
                 .ok()?;
         }
-        let trees = TREES.fit(&table, seed).ok()?.flatten();
+        let trees = TREES.fit(&table, seed).ok()?;
         Some(Self {
             curves: curves.collect(),
             columns,
+            flat: trees.flatten(),
             trees,
         })
     }
@@ -289,7 +365,7 @@ impl Models {
     fn over(&self, row: &Row) -> Option<f64> {
         let column = self.columns.get(&row.arm).copied();
         mean(
-            &self.trees,
+            &self.flat,
             row,
             column,
             self.columns.len(),
@@ -314,7 +390,7 @@ fn mean(
 }
 
 impl Kind {
-    fn fit(rows: Vec<Row>, seen: Vec<Seen>, seed: u64) -> Option<Self> {
+    fn fit(rows: Vec<Row>, seen: Vec<Seen>, away: Option<f64>, seed: u64) -> Option<Self> {
         if seen.len() < FEWEST_WORKLOADS {
             return None;
         }
@@ -324,6 +400,7 @@ impl Kind {
             columns,
             mut curves,
             trees,
+            flat: _,
         } = Models::fit(&all, seed)?;
         let every: Vec<f64> = errors.iter().map(|(_, error)| error.abs()).collect();
         let width = quantile(every)?;
@@ -345,35 +422,59 @@ impl Kind {
             )
         };
         let arms: BTreeMap<String, Arm> = columns.into_iter().map(arm).collect();
-        Some(Self {
+        let kept = Kept {
             strange_width: width.hypot(NINETY * spread_of_arms(&rows)),
             arms,
             trees,
             seen,
             width,
-        })
+            away,
+        };
+        Some(kept.into())
+    }
+
+    /// What it takes over what was expected of it, in ln t.
+    fn over(&self, row: &Row) -> Option<f64> {
+        let arms = &self.kept.arms;
+        let arm = arms.get(&row.arm);
+        let curve = arm.and_then(|arm| arm.curve.as_ref());
+        mean(&self.trees, row, arm.map(|arm| arm.column), arms.len(), curve)
     }
 
     fn foretell(&self, row: &Row) -> Option<Foretold> {
-        let arm = self.arms.get(&row.arm);
-        let curve = arm.and_then(|arm| arm.curve.as_ref());
-        let column = arm.map(|arm| arm.column);
-        let over = mean(&self.trees, row, column, self.arms.len(), curve)?;
-        let width = arm.map_or(self.strange_width, |arm| arm.width.unwrap_or(self.width));
+        let Kept { arms, seen, .. } = &self.kept;
+        let arm = arms.get(&row.arm);
+        let over = self.over(row)?;
+        let usual = |arm: &Arm| arm.width.unwrap_or(self.kept.width);
+        let width = arm.map_or(self.kept.strange_width, usual);
+        let width = width.hypot(NINETY * self.kept.away.unwrap_or(0.0));
         let away = |seen: &Seen| {
             let both = seen.ln_sizes.iter().zip(&row.ln_sizes);
             both.map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
         };
-        let nearest = self.seen.iter().map(|seen| (away(seen), seen));
+        let nearest = seen.iter().map(|seen| (away(seen), seen));
         let (away, nearest) = nearest.min_by(|a, b| a.0.total_cmp(&b.0))?;
         Some(Foretold {
             mean: row.expected + over,
             half_width: width * (1.0 + WIDER * (away - 1.0).max(0.0)),
             nearest: nearest.name.clone(),
             nearest_factor: away.exp(),
-            workloads: self.seen.len(),
+            workloads: seen.len(),
+            away: self.kept.away,
         })
     }
+}
+
+/// The smallest and the largest of each size.
+fn ranges(seen: &[Seen]) -> Vec<(u64, u64)> {
+    let width = seen.iter().map(|seen| seen.ln_sizes.len()).max();
+    let range = |i: usize| {
+        let sizes = seen.iter().filter_map(|seen| seen.ln_sizes.get(i));
+        let sizes = sizes.map(|ln| ln.exp().round() as u64);
+        let (low, high) = (sizes.clone().min(), sizes.max());
+        (low.unwrap_or(0), high.unwrap_or(0))
+    };
+    (0..width.unwrap_or(0)).map(range).collect()
 }
 
 /// How far forecasts from four hands are off on the fifth, with the arm of each.

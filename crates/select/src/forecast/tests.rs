@@ -28,6 +28,7 @@ fn measured(kernel: &str, shape: [usize; 3], threads: u32, random: &mut Pcg64Mcg
         },
         threads,
         expected_ns: Some(0.05 * work + 1.0),
+        away: None,
     }
 }
 
@@ -47,7 +48,7 @@ fn many(count: usize) -> Vec<Evidence> {
 
 #[test]
 fn shapes_that_were_not_measured_are_foretold() {
-    let judged = judge(&many(60), 1);
+    let judged = judge(&many(60), 0.02, 1);
     let all = judged.all.unwrap();
     assert!(all.median_error_factor < 1.12, "{all:?}");
     assert!(all.p90_error_factor < 1.5, "{all:?}");
@@ -56,7 +57,7 @@ fn shapes_that_were_not_measured_are_foretold() {
     assert_eq!(judged.operations["matmul"], all);
     assert!(judged.decades.len() >= 3);
     assert_eq!(judged.without_model, 0);
-    assert_eq!(judge(&many(60), 1), judge(&many(60), 1));
+    assert_eq!(judge(&many(60), 0.02, 1), judge(&many(60), 0.02, 1));
 }
 
 #[test]
@@ -110,9 +111,16 @@ fn little_evidence_makes_no_model_and_odd_evidence_no_trouble() {
     );
     let forecast = Forecast::fit(&many(FEWEST_WORKLOADS), 1);
     let kinds: Vec<_> = forecast.kinds().collect();
-    assert_eq!(kinds, [("matmul f32 #x#x#", FEWEST_WORKLOADS, 4)]);
-    assert_eq!(judge(&many(3), 1).all, None);
-    assert_eq!(judge(&many(3), 1).without_model, 12);
+    let [scope] = &kinds[..] else {
+        panic!("{kinds:?}");
+    };
+    assert_eq!(scope.kind, "matmul f32 #x#x#");
+    assert_eq!((scope.workloads, scope.kernels), (FEWEST_WORKLOADS, 4));
+    let inside = |range: &(u64, u64)| range.0 >= 2 && range.0 < range.1 && range.1 <= 400;
+    assert_eq!(scope.sizes.len(), 3);
+    assert!(scope.sizes.iter().all(inside), "{scope:?}");
+    assert_eq!(judge(&many(3), 0.02, 1).all, None);
+    assert_eq!(judge(&many(3), 0.02, 1).without_model, 12);
     // Expectations that are missing or absurd, all times equal, one shape many times.
     let mut odd = many(20);
     odd[0].expected_ns = Some(f64::NAN);
@@ -124,4 +132,97 @@ fn little_evidence_makes_no_model_and_odd_evidence_no_trouble() {
     let doubled = [odd.clone(), odd].concat();
     let forecast = Forecast::fit(&doubled, 1);
     assert_eq!(forecast.kinds().count(), 1);
+}
+
+#[test]
+fn choices_by_forecast_are_as_reliable_as_they_say() {
+    let choices = judge(&many(80), 0.02, 1).choices.unwrap();
+    assert_eq!(choices.workloads, 80);
+    assert!(
+        (1.0..1.1).contains(&choices.geo_slowdown),
+        "{}",
+        choices.geo_slowdown
+    );
+    let counted: usize = choices.reliability.iter().map(|class| class.choices).sum();
+    assert_eq!(counted, 80);
+    let sure = choices.reliability.last().unwrap();
+    assert!(sure.from == 0.9 && sure.choices >= 10, "{sure:?}");
+    assert!(
+        sure.announced >= 0.9 && sure.within_zone >= 0.85,
+        "{sure:?}"
+    );
+    // Whoever differs by a factor is never as good, and nobody is in a zone of less than nothing.
+    let none = judge(&many(80), -1.0, 1).choices.unwrap();
+    assert!(
+        none.reliability
+            .iter()
+            .all(|class| class.within_zone == 0.0)
+    );
+    // One candidate is no choice.
+    let alone: Vec<Evidence> = many(20).into_iter().step_by(4).collect();
+    assert_eq!(judge(&alone, 0.02, 1).choices, None);
+}
+
+#[test]
+fn what_matters_is_told_from_what_does_not() {
+    let importance = judge(&many(60), 0.02, 1).importance;
+    let of = |what: &str| importance[what];
+    assert!(of("kernel") > 1.3, "{importance:?}");
+    assert!(of("sizes") > 1.1, "{importance:?}");
+    assert!(of("kernel") > of("powers of two in sizes") + 0.2);
+    assert!(of("powers of two in sizes") < 1.1, "{importance:?}");
+}
+
+#[test]
+fn a_forecast_that_was_written_answers_alike() {
+    let evidence = many(20);
+    let forecast = Forecast::fit(&evidence, 1);
+    let text = serde_json::to_string(&forecast).unwrap();
+    let read: Forecast = serde_json::from_str(&text).unwrap();
+    let ask = |forecast: &Forecast| {
+        let one = &evidence[3];
+        let kernel = (&one.of.candidate.kernel, 1);
+        forecast
+            .of(&one.of.workload, kernel, 2, Some(777.0))
+            .unwrap()
+    };
+    assert_eq!(ask(&read), ask(&forecast));
+    // Parts that do not fit together answer with nothing.
+    let damaged = text.replacen("\"column\":0", "\"column\":7777", 1);
+    assert_ne!(damaged, text);
+    let damaged: Forecast = serde_json::from_str(&damaged).unwrap();
+    for one in &evidence {
+        let kernel = (&one.of.candidate.kernel, 1);
+        damaged.of(&one.of.workload, kernel, one.threads, one.expected_ns);
+    }
+    assert!(serde_json::from_str::<Forecast>("{\"kinds\":{\"x\":{}}}").is_err());
+}
+
+#[test]
+fn other_machines_stand_in_until_there_are_own_times() {
+    let theirs: Vec<Evidence> = many(30)
+        .into_iter()
+        .map(|one| Evidence {
+            away: Some(0.4),
+            ..one
+        })
+        .collect();
+    let asked = &theirs[0];
+    let of = |forecast: &Forecast| {
+        let kernel = (&asked.of.candidate.kernel, 1);
+        forecast
+            .of(&asked.of.workload, kernel, asked.threads, asked.expected_ns)
+            .unwrap()
+    };
+    let foreign = of(&Forecast::fit(&theirs, 1));
+    assert!(matches!(foreign.estimate(), Some(Estimate::Prior { .. })));
+    let here: Vec<Evidence> = many(30);
+    let own = of(&Forecast::fit(&here, 1));
+    assert!(matches!(own.estimate(), Some(Estimate::Modelled { .. })));
+    // The same times, from farther away, say less.
+    assert_eq!(foreign.mean, own.mean);
+    assert!(foreign.half_width > own.half_width + 0.1);
+    // Enough own times need nobody else.
+    let both = [theirs.clone(), here].concat();
+    assert_eq!(of(&Forecast::fit(&both, 1)), own);
 }

@@ -12,7 +12,8 @@ use kernelwise_measure::{Clock, ClockFacts, TscClock};
 use kernelwise_types::{Calibration, Machine, Numerics};
 
 use super::assumed::assumed;
-use super::{Selector, Shared, Turns, most_aligned};
+use super::observe::{Observer, listener};
+use super::{Quarantine, Selector, Shared, Turns, most_aligned};
 use crate::budget::{Budget, InvalidBudget};
 use crate::engine::Engine;
 use crate::forecast::Forecast;
@@ -97,6 +98,9 @@ pub struct Builder {
     background: bool,
     calibrations: usize,
     forecast: Forecast,
+    retrain_after: u64,
+    observer: Option<Arc<dyn Observer>>,
+    quarantined: Vec<Quarantine>,
 }
 
 impl Builder {
@@ -111,6 +115,28 @@ impl Builder {
     #[must_use]
     pub fn forecast(mut self, forecast: Forecast) -> Self {
         self.forecast = forecast;
+        self
+    }
+
+    /// After how many candidates that were timed for the first time models of times are fitted anew, in the background; 200 by
+    /// default, 0 for never. [`Selector::trainings`] tells when that was.
+    #[must_use]
+    pub fn retrain_after(mut self, times: u64) -> Self {
+        self.retrain_after = times;
+        self
+    }
+
+    /// Kernels that were kept away before, in the versions they failed in.
+    #[must_use]
+    pub fn quarantined(mut self, quarantined: impl IntoIterator<Item = Quarantine>) -> Self {
+        self.quarantined.extend(quarantined);
+        self
+    }
+
+    /// Who hears of every time that is learned from, and of kernels that fail.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = Some(observer);
         self
     }
 
@@ -242,19 +268,32 @@ impl Builder {
         let assumed = assumed(&self.machine);
         let host = Host::new(self.machine, self.kernels.iter().cloned())?;
         let shadow = self.mode == Mode::Shadow;
+        let mut engine = Engine::new(rules, clock, self.seed, self.capacity, shadow);
+        engine.listener = self.observer.clone().map(listener);
+        let quarantined = self.quarantined.into_iter();
+        let quarantined = quarantined.map(|one| ((one.kernel.clone(), one.version), one));
+        let background = self.background && self.mode != Mode::Frozen;
         let shared = Arc::new(Shared {
-            engine: Engine::new(rules, clock, self.seed, self.capacity, shadow),
+            engine,
             host: ArcSwap::from_pointee(host),
             alignment: AtomicUsize::new(most_aligned(&self.kernels)),
             kernels: Mutex::new(self.kernels),
             calibration: self.calibration,
-            forecast: self.forecast,
+            forecast: ArcSwap::from_pointee(self.forecast),
+            trainer: Mutex::default(),
+            training: AtomicBool::new(false),
+            training_thread: Mutex::default(),
+            retrain_after: self.retrain_after,
+            seed: self.seed,
+            further: Mutex::default(),
             assumed,
             numerics: self.numerics,
             mode: self.mode,
             forced: self.forced,
             verify_one_in: self.verify_one_in,
-            quarantined: Mutex::default(),
+            quarantined: Mutex::new(quarantined.collect()),
+            observer: self.observer,
+            background,
             own: Registry::default(),
             verified: AtomicU64::new(0),
             verification_ns: AtomicU64::new(0),
@@ -262,7 +301,7 @@ impl Builder {
             turns: Turns::new(self.calibrations),
             stop: AtomicBool::new(false),
         });
-        let learner = match self.background && self.mode != Mode::Frozen {
+        let learner = match background {
             true => Some(learner(Arc::clone(&shared))?),
             false => None,
         };
@@ -298,6 +337,9 @@ impl Selector {
             background: true,
             calibrations: 1,
             forecast: Forecast::default(),
+            retrain_after: 200,
+            observer: None,
+            quarantined: Vec::new(),
         }
     }
 }
@@ -313,6 +355,7 @@ fn learner(shared: Arc<Shared>) -> Result<JoinHandle<()>, std::io::Error> {
         while !shared.stop.load(Ordering::Acquire) {
             let taken = shared.engine.take_in();
             shared.engine.study();
+            shared.train_beside();
             rest = match taken {
                 0 => (2 * rest).min(LONGEST_REST),
                 _ => SHORTEST_REST,

@@ -64,6 +64,8 @@ impl Shared {
         let (mut entries, mut refused) = (Vec::new(), Vec::new());
         let mut words = Vec::new();
         let mut last = None;
+        let further = lock(&self.further).get(&workload.to_string()).cloned();
+        let further = further.unwrap_or_default();
         for kernel in host.kernels_for(workload) {
             let id = kernel.spec().id.clone();
             if forced.is_some_and(|forced| id.as_str() != forced) {
@@ -73,7 +75,13 @@ impl Shared {
                 last = Some(kernel);
                 continue;
             }
-            let settings = settings(kernel.as_ref(), workload, host.machine());
+            let mut settings = settings(kernel.as_ref(), workload, host.machine());
+            let space = kernel.space(workload, host.machine());
+            for setting in further.iter().filter(|(known, _)| *known == id) {
+                // What was kept by another version may not be a setting any more.
+                let setting = space.setting(&setting.1).ok();
+                settings.extend(setting.filter(|setting| !settings.contains(setting)));
+            }
             for setting in settings {
                 match admit(kernel.as_ref(), workload, alignment, &setting, &terms) {
                     Ok(()) => entries.extend(self.entry(&kernel, setting, workload, &host)),
@@ -166,6 +174,7 @@ impl Shared {
         let time_ns = expected.time().map(|time| time.get());
         let foretold = self
             .forecast
+            .load()
             .of(workload, (&spec.id, spec.version), threads, time_ns);
         Some(Entry {
             params: space.params(&setting).ok()?,

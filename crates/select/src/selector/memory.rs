@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use kernelwise_types::{Candidate, Workload};
 
-use super::{Entry, Selector};
+use super::{Entry, Selector, Shared};
 use crate::belief::Tally;
-use crate::engine::Case;
+use crate::engine::{Case, lock};
 
 /// What is kept of one candidate on one workload.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,8 +33,10 @@ pub struct Evidence {
     pub of: Remembered,
     /// Threads it runs on.
     pub threads: u32,
-    /// What was expected before it ran, in nanoseconds; `None` where the machine was not calibrated.
+    /// What was expected before it ran, in nanoseconds, on the machine it ran on; `None` where that was not calibrated.
     pub expected_ns: Option<f64>,
+    /// How unlike this machine the one is that it was measured on; `None` for this one.
+    pub away: Option<f64>,
 }
 
 /// What became of what was given to a selector.
@@ -50,31 +52,12 @@ impl Selector {
     /// Everything measured so far, by workload and candidate.
     pub fn evidence(&self) -> Vec<Evidence> {
         self.shared.take_in_all();
-        let mut all = Vec::new();
-        for case in self.shared.engine.cases() {
-            let Some(host) = case.host() else { continue };
-            let learned = self.shared.engine.learned(&case);
-            for (i, entry) in host.entries.iter().enumerate() {
-                let tally = learned.tally(i).filter(|tally| tally.samples() > 0);
-                if let Some(tally) = tally {
-                    all.push(Evidence {
-                        of: Remembered {
-                            workload: host.workload.clone(),
-                            candidate: entry.candidate(),
-                            version: entry.kernel.spec().version,
-                            tally: *tally,
-                        },
-                        threads: self.shared.threads(entry, &host.workload),
-                        expected_ns: entry.expected.time().map(|time| time.get()),
-                    });
-                }
-            }
-        }
-        all
+        self.shared.evidence()
     }
 
     /// Takes over what was measured before, as if it had been measured by this selector. What is known already stays as it
-    /// is: nothing counts twice. Times count from now on: where they are old, their [`Tally`] should weigh less.
+    /// is: nothing counts twice. Times count from now on: where they are old, their [`Tally`] should weigh less. Parameters that a kernel
+    /// would not choose itself, but may have, are candidates from then on: so what was tuned is used.
     pub fn recall(&self, remembered: &[Remembered]) -> Taken {
         let mut by_workload: BTreeMap<String, Vec<&Remembered>> = BTreeMap::new();
         for one in remembered {
@@ -83,12 +66,16 @@ impl Selector {
         }
         let mut taken = Taken::default();
         for pieces in by_workload.into_values() {
+            self.shared.add_settings(pieces.iter().copied());
             let case = self.shared.known(&pieces[0].workload);
             let known = case.map_or(0, |case| self.recall_case(&case, &pieces));
             taken.known += known;
             taken.foreign += pieces.len() - known;
         }
-        self.shared.engine.study_all();
+        // Where a thread of its own learns, nobody has to wait for it.
+        if !self.shared.background {
+            self.shared.engine.study_all();
+        }
         taken
     }
 
@@ -104,5 +91,43 @@ impl Selector {
             .collect();
         self.shared.engine.recall(case, &found);
         found.len()
+    }
+}
+
+impl Shared {
+    /// Lets further settings take part in workloads that were not met yet.
+    fn add_settings<'a>(&self, pieces: impl Iterator<Item = &'a Remembered>) {
+        let mut further = lock(&self.further);
+        for piece in pieces {
+            let Candidate { kernel, params } = &piece.candidate;
+            let settings = further.entry(piece.workload.to_string()).or_default();
+            settings.insert((kernel.clone(), params.clone()));
+        }
+    }
+
+    /// What was learned so far, by workload and candidate.
+    pub(super) fn evidence(&self) -> Vec<Evidence> {
+        let mut all = Vec::new();
+        for case in self.engine.cases() {
+            let Some(host) = case.host() else { continue };
+            let learned = self.engine.learned(&case);
+            for (i, entry) in host.entries.iter().enumerate() {
+                let tally = learned.tally(i).filter(|tally| tally.samples() > 0);
+                if let Some(tally) = tally {
+                    all.push(Evidence {
+                        of: Remembered {
+                            workload: host.workload.clone(),
+                            candidate: entry.candidate(),
+                            version: entry.kernel.spec().version,
+                            tally: *tally,
+                        },
+                        threads: self.threads(entry, &host.workload),
+                        expected_ns: entry.expected.time().map(|time| time.get()),
+                        away: None,
+                    });
+                }
+            }
+        }
+        all
     }
 }

@@ -83,11 +83,19 @@ impl Wisdom {
     /// What a program uses of it on this machine: what [`Store::recall`](crate::Store::recall) would answer after importing
     /// it into an empty store, bit for bit.
     pub fn recall(&self, here: &Here, version_of: impl Fn(&str) -> Option<u32>) -> Recalled {
-        let machines = self.typed::<Machine>(NoteKind::Machine);
-        let calibrations = self.typed::<Calibration>(NoteKind::Calibration);
-        let machines = machines.collect();
-        let calibrations = calibrations.collect();
+        let machines = self.machines().collect();
+        let calibrations = self.calibrations().collect();
         Recalled::judge(self.known(), here, &machines, &calibrations, version_of)
+    }
+
+    /// The machines that records are known of.
+    pub fn machines(&self) -> impl Iterator<Item = (Fingerprint, Machine)> {
+        self.typed(NoteKind::Machine)
+    }
+
+    /// How fast each kind of machine can be, as far as known.
+    pub fn calibrations(&self) -> impl Iterator<Item = (Fingerprint, Calibration)> {
+        self.typed(NoteKind::Calibration)
     }
 
     fn typed<T: DeserializeOwned>(&self, kind: NoteKind) -> impl Iterator<Item = (Fingerprint, T)> {

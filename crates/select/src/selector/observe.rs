@@ -1,0 +1,83 @@
+//! Telling others of what is learned from, as it is learned: who remembers, who collects.
+
+use std::sync::Arc;
+
+use kernelwise_types::{Candidate, Workload};
+
+use super::{Entry, Quarantine};
+use crate::engine::Case;
+use crate::learn::Sample;
+
+/// Hears of every time that is learned from, kernels of the processor only: on the thread that learns, with nothing locked.
+/// Whoever takes long makes learning slow, not calls.
+pub trait Observer: Send + Sync {
+    /// A call was timed.
+    fn observed(&self, observed: &Observed<'_>);
+
+    /// A kernel failed, and does not run any more. Told on the thread whose call that was.
+    fn quarantined(&self, quarantine: &Quarantine);
+}
+
+/// A call that was timed.
+#[derive(Clone, Copy)]
+pub struct Observed<'a> {
+    case: u64,
+    number: usize,
+    entry: &'a Entry,
+    workload: &'a Workload,
+    time_ns: f64,
+}
+
+impl Observed<'_> {
+    /// The same for all times of one candidate on one workload, and of no other in this process: a name that costs nothing.
+    pub fn place(&self) -> (u64, usize) {
+        (self.case, self.number)
+    }
+
+    /// What was computed.
+    pub fn workload(&self) -> &Workload {
+        self.workload
+    }
+
+    /// By which kernel, with which parameters.
+    pub fn candidate(&self) -> Candidate {
+        self.entry.candidate()
+    }
+
+    /// In which version of the kernel.
+    pub fn version(&self) -> u32 {
+        self.entry.kernel.spec().version
+    }
+
+    /// How long it took, in nanoseconds.
+    pub fn time_ns(&self) -> f64 {
+        self.time_ns
+    }
+}
+
+impl std::fmt::Debug for Observed<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Observed")
+            .field("workload", &self.workload)
+            .field("candidate", &self.candidate())
+            .field("time_ns", &self.time_ns)
+            .finish()
+    }
+}
+
+/// What the engine tells, in the words of a selector.
+pub(super) fn listener(observer: Arc<dyn Observer>) -> Box<dyn Fn(&Case, &Sample) + Send + Sync> {
+    Box::new(move |case, sample| {
+        let Some(host) = case.host() else { return };
+        let Some(entry) = host.entries.get(sample.candidate) else {
+            return;
+        };
+        observer.observed(&Observed {
+            case: case.serial(),
+            number: sample.candidate,
+            entry,
+            workload: &host.workload,
+            time_ns: sample.time_ns,
+        });
+    })
+}
