@@ -50,6 +50,10 @@ pub(crate) enum Command {
     Select(Explain),
     /// The same with the reason, the alternatives and what would change the choice
     Explain(Explain),
+    /// Find better parameters than the usual ones: of the kernels for an input, or with --spec of any program
+    Tune(Tune),
+    /// Measure what `tune --queue` put on the server of KERNELWISE_DATABASE_URL
+    Worker(Worker),
     /// Show on scripted kernels how learning behaves
     #[command(subcommand)]
     Demo(Demo),
@@ -184,6 +188,10 @@ pub(crate) enum Cache {
     Path,
     /// Count what is on record
     Stats(CacheStats),
+    /// List what is on record: workload, kernel, parameters, time and runs
+    List(CacheList),
+    /// List kernels that are kept away because they failed, or let one back in
+    Quarantine(CacheQuarantine),
     /// Check the file; exit code 1 if it is or was damaged
     Verify,
     /// Let go of what is old or from elsewhere
@@ -194,6 +202,32 @@ pub(crate) enum Cache {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CacheStats {
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CacheList {
+    /// Only workloads of this operation, such as `matmul` or `reduce.sum`
+    #[arg(long, value_name = "OPERATION")]
+    pub(crate) op: Option<String>,
+
+    /// Only what was measured on this kind of machine
+    #[arg(long)]
+    pub(crate) this_machine: bool,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CacheQuarantine {
+    /// Let this kernel take part again
+    #[arg(long, value_name = "KERNEL")]
+    pub(crate) lift: Option<String>,
+
     /// How results are printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
@@ -245,6 +279,81 @@ pub(crate) struct Sync {
     /// Only say what would leave this machine, and what would come
     #[arg(long)]
     pub(crate) preview: bool,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = TUNE_NOTES)]
+pub(crate) struct Tune {
+    /// The operation, such as `matmul` or `reduce.sum`
+    #[arg(value_name = "OPERATION", required_unless_present = "spec", requires = "shape", conflicts_with = "spec")]
+    pub(crate) op: Option<String>,
+
+    /// Its sizes, or a whole workload
+    #[arg(long, value_name = "SHAPE")]
+    pub(crate) shape: Option<String>,
+
+    /// The element type of a --shape that names none, f32 by default
+    #[arg(long)]
+    pub(crate) dtype: Option<DType>,
+
+    /// Only this kernel; by default those within a factor of two of the best that have something to set
+    #[arg(long, value_name = "KERNEL")]
+    pub(crate) kernel: Option<String>,
+
+    /// A file that says how to compile and run a program, and what can be set: see docs/tuning.md
+    #[arg(long, value_name = "FILE")]
+    pub(crate) spec: Option<PathBuf>,
+
+    /// How to search; that of the file with --spec
+    #[arg(long)]
+    pub(crate) strategy: Option<String>,
+
+    /// Settings to evaluate, of each kernel; 100 by default, or what the file says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) budget: Option<u64>,
+
+    /// Seconds it may take; 30 by default, or what the file says
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) time_budget: Option<f64>,
+
+    /// Put the settings as jobs on the server of KERNELWISE_DATABASE_URL, for workers to measure, and wait for them
+    #[arg(long, conflicts_with = "spec")]
+    pub(crate) queue: bool,
+
+    /// With --queue: do not wait
+    #[arg(long, requires = "queue")]
+    pub(crate) detach: bool,
+
+    /// Allow results of reduced precision
+    #[arg(long)]
+    pub(crate) allow_reduced: bool,
+
+    /// Seed of inputs and of the search; that of the file with --spec
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+const TUNE_NOTES: &str = "\
+What was evaluated is kept, so that an interrupted search goes on where it ended. The best settings then race the usual ones, all in turn: \
+those times are put on record, and `select`, `explain` and programs that remember use them.";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Worker {
+    /// End when there is nothing left to measure; by default it waits for more, until Ctrl-C
+    #[arg(long)]
+    pub(crate) until_empty: bool,
+
+    /// Seconds for which a job is this worker's before another may take it, unless renewed
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) lease: f64,
 
     /// How results are printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -396,6 +505,8 @@ pub(crate) enum Model {
     Evaluate(ModelEvaluate),
     /// Show what models of this machine's records there are, and what they rest on
     Show(ModelShow),
+    /// Fit all models of this machine's records anew, and keep them for `select` and `explain`
+    Train(ModelShow),
 }
 
 #[derive(Debug, ClapArgs)]

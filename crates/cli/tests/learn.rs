@@ -1,36 +1,12 @@
 //! `learn`, and what later runs make of it: words in, text, exit code and records out.
 #![allow(clippy::unwrap_used)] // what fails to unwrap fails the test
 
+mod typed;
+
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use serde_json::Value;
-
-fn kernelwise(records: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kernelwise"));
-    command
-        .args(words)
-        .env_remove("KERNELWISE_LOG")
-        .env_remove("KERNELWISE_FORCE")
-        .env_remove("KERNELWISE_MODE")
-        .env("KERNELWISE_DIR", records)
-        .stdin(Stdio::null());
-    command
-}
-
-fn run(records: &Path, words: &[&str]) -> Output {
-    kernelwise(records, words).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
-}
-
-fn json(records: &Path, words: &[&str]) -> Value {
-    let output = run(records, &[words, &["--format", "json"]].concat());
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    serde_json::from_str(text(&output.stdout)).unwrap()
-}
+use typed::{json, kernelwise, run, text};
 
 const LEARN: [&str; 7] = [
     "learn",

@@ -1,42 +1,14 @@
 //! `cache`, `export`, `import`, `sync` and `bench store`, run as users run them.
 #![allow(clippy::unwrap_used)] // what fails to unwrap fails the test
 
+mod typed;
+
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
 use serde_json::Value;
-
-fn kernelwise(records: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kernelwise"));
-    command
-        .args(words)
-        .env_remove("KERNELWISE_LOG")
-        .env_remove("KERNELWISE_FORCE")
-        .env_remove("KERNELWISE_MODE")
-        .env_remove("KERNELWISE_DATABASE_URL")
-        .env("KERNELWISE_DIR", records)
-        .stdin(Stdio::null());
-    command
-}
-
-fn run(records: &Path, words: &[&str]) -> Output {
-    kernelwise(records, words).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
-}
-
-fn answer(records: &Path, words: &[&str]) -> String {
-    let output = run(records, words);
-    assert!(
-        output.status.success(),
-        "{words:?}: {}",
-        text(&output.stderr)
-    );
-    text(&output.stdout).to_owned()
-}
+use typed::{answer, json, kernelwise, run, text};
 
 fn learned() -> tempfile::TempDir {
     let records = tempfile::tempdir().unwrap();
@@ -138,6 +110,111 @@ fn the_cache_is_counted_checked_and_cleared() {
     let stats = answer(records, &["cache", "stats"]);
     assert!(stats.contains("series") && !stats.contains("runs                       1"));
     assert_eq!(run(records, &["export"]).status.code(), Some(4));
+}
+
+#[test]
+fn what_is_on_record_is_listed() {
+    let records = learned();
+    let records = records.path();
+    let listed = json(records, &["cache", "list", "--op", "copy", "--this-machine"]);
+    assert_eq!(listed["schema"], "kernelwise.cache_list/1");
+    let series = listed["series"].as_array().unwrap();
+    assert!(series.len() > 20);
+    for one in series {
+        assert!(one["workload"].as_str().unwrap().starts_with("copy "));
+        assert!(one["time_ns"].as_f64().unwrap() > 0.0 && one["runs"].as_u64().unwrap() > 0);
+        assert_eq!(one["this_machine"], true);
+    }
+    let table = answer(records, &["cache", "list"]);
+    assert_eq!(table.lines().count(), series.len() + 1);
+    assert_eq!(run(records, &["cache", "list", "--op", "matmul"]).status.code(), Some(4));
+}
+
+#[test]
+fn kernels_that_are_kept_away_are_listed_and_let_back_in() {
+    let records = tempfile::tempdir().unwrap();
+    let records = records.path();
+    let machine = kernelwise_probe::machine();
+    let store = kernelwise_store::Store::open(
+        records,
+        kernelwise_store::Options::new(kernelwise_store::WallClock::new(|| 1_800_000_000)),
+    )
+    .unwrap();
+    let kernel = kernelwise_cpu::kernels().unwrap();
+    let spec = kernel.iter().map(|kernel| kernel.spec());
+    let spec = spec.into_iter().find(|spec| spec.id.operation() == "copy");
+    let spec = spec.unwrap();
+    store.quarantine(
+        &kernelwise_types::Fingerprint::of(&machine),
+        &kernelwise_store::Quarantine {
+            kernel: spec.id.to_string(),
+            version: spec.version,
+            case: "copy f32 77".to_owned(),
+            evidence: "said hello instead".to_owned(),
+            lifted: false,
+        },
+    );
+    store.flush().unwrap();
+    drop(store);
+    let kept = json(records, &["cache", "quarantine"]);
+    assert_eq!(kept["quarantined"][0]["kernel"], spec.id.as_str());
+    let table = answer(records, &["cache", "quarantine"]);
+    assert!(table.contains("said hello instead"), "{table}");
+    let asked = ["explain", "copy", "--shape", "77", "--time-budget", "0.1"];
+    let explained = run(records, &[&asked[..], &["--calibration-budget", "0.2"]].concat());
+    assert!(text(&explained.stderr).contains("is kept away"));
+    assert!(text(&explained.stdout).contains("quarantined"));
+    let lift = |kernel: &str| run(records, &["cache", "quarantine", "--lift", kernel]);
+    assert_eq!(lift("cpu-copy-f32-nobody").status.code(), Some(4));
+    assert!(lift(spec.id.as_str()).status.success());
+    assert_eq!(answer(records, &["cache", "quarantine"]), "no kernel is kept away\n");
+}
+
+#[test]
+fn wisdom_of_the_project_is_used_and_never_written() {
+    let (here, there) = (learned(), tempfile::tempdir().unwrap());
+    let layer = there.path().join(".kernelwise/wisdom");
+    std::fs::create_dir_all(&layer).unwrap();
+    let file = layer.join("machine.wisdom.gz");
+    answer(here.path(), &["export", "-o", file.to_str().unwrap()]);
+    std::fs::write(layer.join("broken.wisdom"), "no wisdom").unwrap();
+    let before = std::fs::read(&file).unwrap();
+    let empty = tempfile::tempdir().unwrap();
+    let asked = ["select", "copy", "--shape", "1000", "--format", "json"];
+    let ask = |records: &Path, at: &Path| {
+        let mut asked = kernelwise(records, &asked);
+        let output = asked.env("KERNELWISE_MODE", "frozen").current_dir(at).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        output
+    };
+    let (from_layer, own) = (ask(empty.path(), there.path()), ask(here.path(), here.path()));
+    assert_eq!(text(&from_layer.stdout), text(&own.stdout));
+    assert!(text(&from_layer.stdout).contains("measured"));
+    assert!(text(&from_layer.stderr).contains("broken.wisdom is left out"));
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+}
+
+#[test]
+fn models_are_trained_shown_and_used() {
+    let records = learned();
+    let records = records.path();
+    let trained = json(records, &["model", "train"]);
+    assert!(trained["train_s"].as_f64().unwrap() > 0.0);
+    let model = &trained["models"][0];
+    assert!(model["kind"].as_str().unwrap().starts_with("copy"));
+    assert!(model["workloads"].as_u64().unwrap() >= 10);
+    let shown = json(records, &["model", "show"]);
+    assert_eq!(shown["models"], trained["models"]);
+    assert_eq!(shown["train_s"], Value::Null);
+    let explained = json(records, &["explain", "copy", "--shape", "4321"]);
+    let estimate = &explained["decision"]["chosen"]["estimate"];
+    assert_eq!(estimate["known_by"], "modelled", "{explained}");
+    assert!(explained["bound_by"].is_string() || explained["bound_by"].is_object());
+    let table = answer(records, &["model", "evaluate"]);
+    for words in ["choosing by forecasts alone", "errors grow without", "announced"] {
+        assert!(table.contains(words), "{table}");
+    }
 }
 
 #[test]

@@ -1,20 +1,35 @@
 //! What can be set, and what the environment may set.
 
 use std::ffi::OsString;
+#[cfg(feature = "records")]
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kernelwise_backend::HostKernel;
 use kernelwise_measure::Clock;
+#[cfg(feature = "records")]
+use kernelwise_select::Observer;
 use kernelwise_select::{Budget, BuildError, Mode, Policy, Selector, UnknownMode};
+#[cfg(feature = "postgres")]
+use kernelwise_store::fleet::{BackgroundSync, FleetOptions};
+#[cfg(feature = "records")]
+use kernelwise_store::{WallClock, Wisdom};
+#[cfg(feature = "records")]
+use kernelwise_types::Machine;
 use kernelwise_types::{Calibration, InvalidKernelId, Numerics};
 
 use crate::Kernelwise;
+#[cfg(feature = "records")]
+use crate::memory::{Memory, evidence};
 
 /// What is done with what calls teach: `learn`, `frozen` or `shadow`.
 const MODE: &str = "KERNELWISE_MODE";
 /// Who serves, whatever is known: `operation=kernel`, several separated by commas.
 const FORCE: &str = "KERNELWISE_FORCE";
+/// Where records are kept.
+#[cfg(feature = "records")]
+const DIR: &str = "KERNELWISE_DIR";
 
 /// Why there is no [`Kernelwise`].
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +47,18 @@ pub enum SetupError {
     /// A kernel forced by the environment in words that say nothing.
     #[error("KERNELWISE_FORCE: {0}")]
     Force(#[source] BuildError),
+    /// Records that cannot be used, and were not touched: of a newer version, or in use.
+    #[cfg(feature = "records")]
+    #[error(transparent)]
+    Records(#[from] kernelwise_store::StoreError),
+    /// Wisdom compiled into the program that is none.
+    #[cfg(feature = "records")]
+    #[error("the wisdom in the program: {0}")]
+    Wisdom(#[from] kernelwise_store::WisdomError),
+    /// The thread that exchanges records could not be started.
+    #[cfg(feature = "postgres")]
+    #[error("records are not exchanged: {0}")]
+    Sync(#[from] std::io::Error),
     /// A variable that is no text.
     #[error("{variable} is not readable as text: unset it, or write it anew")]
     NotText {
@@ -45,14 +72,29 @@ pub enum SetupError {
 #[must_use = "it is made by `build`"]
 pub struct Builder {
     selector: Result<kernelwise_select::Builder, InvalidKernelId>,
+    #[cfg(feature = "records")]
+    remember: Remember,
+}
+
+/// What is remembered, and where.
+#[cfg(feature = "records")]
+#[derive(Debug, Default)]
+struct Remember {
+    dir: Option<PathBuf>,
+    wisdom: Wisdom,
+    calibrated: bool,
+    frozen: bool,
+    #[cfg(feature = "postgres")]
+    server: Option<(String, Duration)>,
 }
 
 /// Settings of the selector, by their own words.
 macro_rules! settings {
     ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*);)*) => { $(
         $(#[$doc])*
-        pub fn $name(self, $($argument: $type),*) -> Self {
-            Self { selector: self.selector.map(|selector| selector.$name($($argument),*)) }
+        pub fn $name(mut self, $($argument: $type),*) -> Self {
+            self.selector = self.selector.map(|selector| selector.$name($($argument),*));
+            self
         }
     )* };
 }
@@ -67,13 +109,12 @@ impl Builder {
         };
         Self {
             selector: kernels.map(builder),
+            #[cfg(feature = "records")]
+            remember: Remember::default(),
         }
     }
 
     settings! {
-        /// What the machine can do at the best, as a first expectation of every kernel; without it the first calls of a
-        /// workload find out. It comes from [`probe::calibrate`](kernelwise_probe::calibrate).
-        calibration(calibration: Calibration);
         /// How choices are made; a bandit by default.
         policy(policy: Policy);
         /// What learning may cost; one per cent of the time served by default.
@@ -84,8 +125,6 @@ impl Builder {
         half_life(time: Duration);
         /// How exact results must be at the least; sums in another order are fine by default.
         numerics(numerics: Numerics);
-        /// What is done with what calls teach; choices follow it by default.
-        mode(mode: Mode);
         /// The kernel, or the variant of a user's own operation, that serves an operation, whatever is known of others.
         force(operation: &str, kernel: &str);
         /// Where times come from; the processor's counter by default.
@@ -101,8 +140,56 @@ impl Builder {
         background(background: bool);
     }
 
-    /// Lets the environment have its say, over what was set before: `KERNELWISE_MODE` (`learn`, `frozen`, `shadow`) and
-    /// `KERNELWISE_FORCE` (`operation=kernel`, several separated by commas). What is unset or empty changes nothing.
+    /// What the machine can do at the best, as a first expectation of every kernel; without it the first calls of a
+    /// workload find out, unless it is on record. It comes from [`probe::calibrate`](kernelwise_probe::calibrate).
+    pub fn calibration(mut self, calibration: Calibration) -> Self {
+        #[cfg(feature = "records")]
+        {
+            self.remember.calibrated = true;
+        }
+        self.selector = self.selector.map(|selector| selector.calibration(calibration));
+        self
+    }
+
+    /// What is done with what calls teach; choices follow it by default.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        #[cfg(feature = "records")]
+        {
+            self.remember.frozen = mode == Mode::Frozen;
+        }
+        self.selector = self.selector.map(|selector| selector.mode(mode));
+        self
+    }
+
+    /// Begins with what earlier runs learned on this kind of machine, and keeps what this one learns, in a directory: that of
+    /// `kernelwise learn`, if it is [that of the program](kernelwise_store::directory). Any number of processes may share one. A
+    /// directory that may not be written is read. Nothing is remembered by default: a library does not write where nobody asked it to.
+    #[cfg(feature = "records")]
+    pub fn remember(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.remember.dir = Some(dir.into());
+        self
+    }
+
+    /// What others measured, as `kernelwise export` writes it: for instance `include_bytes!` of a file, for the same choices
+    /// everywhere with [`Mode::Frozen`]. Needs no directory.
+    #[cfg(feature = "records")]
+    pub fn wisdom(mut self, bytes: &[u8]) -> Result<Self, SetupError> {
+        let (wisdom, _) = Wisdom::from_bytes(bytes)?;
+        self.remember.wisdom.merge(wisdom);
+        Ok(self)
+    }
+
+    /// Exchanges what is [remembered](Self::remember) with a PostgreSQL server, in the background: at once, then every so often.
+    /// A server that is away costs nothing but a warning in the log.
+    #[cfg(feature = "postgres")]
+    pub fn sync_with(mut self, url: &str, every: Duration) -> Self {
+        self.remember.server = Some((url.to_owned(), every));
+        self
+    }
+
+    /// Lets the environment have its say, over what was set before: `KERNELWISE_MODE` (`learn`, `frozen`, `shadow`),
+    /// `KERNELWISE_FORCE` (`operation=kernel`, several separated by commas) and `KERNELWISE_DIR`, a directory to
+    /// [remember](Self::remember) in. What is unset or empty changes nothing.
     pub fn from_env(self) -> Result<Self, SetupError> {
         self.with_variables(|name| std::env::var_os(name))
     }
@@ -116,22 +203,100 @@ impl Builder {
             Some(Ok(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
             Some(Err(_)) => Err(SetupError::NotText { variable: name }),
         };
-        let mut selector = self.selector?;
+        let mut with = self;
         if let Some(mode) = text(MODE)? {
-            selector = selector.mode(mode.parse().map_err(SetupError::Mode)?);
+            with = with.mode(mode.parse().map_err(SetupError::Mode)?);
         }
         if let Some(forced) = text(FORCE)? {
-            selector = selector.force_from(&forced).map_err(SetupError::Force)?;
+            let selector = with.selector?.force_from(&forced);
+            with.selector = Ok(selector.map_err(SetupError::Force)?);
         }
-        Ok(Self {
-            selector: Ok(selector),
-        })
+        #[cfg(feature = "records")]
+        if let Some(dir) = variable(DIR).filter(|dir| !dir.is_empty()) {
+            with = with.remember(PathBuf::from(dir));
+        }
+        Ok(with)
     }
 
     /// Makes it.
+    #[cfg(not(feature = "records"))]
     pub fn build(self) -> Result<Kernelwise, SetupError> {
         Ok(Kernelwise::of(self.selector?.build()?))
     }
+
+    /// Makes it. What is on record is read first, which takes some ten milliseconds for thousands of workloads.
+    #[cfg(feature = "records")]
+    pub fn build(self) -> Result<Kernelwise, SetupError> {
+        let (selector, remember) = (self.selector?, self.remember);
+        let machine = kernelwise_probe::machine();
+        let clock = WallClock::new(now_s);
+        let memory = match &remember.dir {
+            Some(dir) => Memory::open(dir, &machine, clock)?,
+            None if remember.wisdom.is_empty() => return Ok(Kernelwise::of(selector.build()?)),
+            None => Memory::nowhere(&machine, clock),
+        };
+        let memory = memory.with_wisdom(remember.wisdom.clone());
+        let memory = match remember.frozen {
+            true => memory.without_fading(),
+            false => memory,
+        };
+        remembering(selector, memory, &machine, &remember)
+    }
+}
+
+/// A selector that begins with what is on record, and keeps what it learns.
+#[cfg(feature = "records")]
+fn remembering(
+    selector: kernelwise_select::Builder,
+    memory: Memory,
+    machine: &Machine,
+    remember: &Remember,
+) -> Result<Kernelwise, SetupError> {
+    for warning in memory.store().iter().flat_map(|store| store.warnings()) {
+        tracing::warn!(%warning, "records");
+    }
+    let kernels = kernelwise_cpu::kernels()?;
+    let calibration = memory.calibration()?;
+    let found = memory.recall(&kernels, calibration.as_ref())?;
+    let mut selector = selector.quarantined(memory.quarantined()?);
+    if let Some(calibration) = calibration {
+        let evidence = evidence(machine, &kernels, &calibration, &found.here)?;
+        let all = [evidence, found.elsewhere].concat();
+        selector = selector.forecast(memory.kept_models(&all));
+        // What the caller measured is newer than what is on record.
+        if !remember.calibrated {
+            selector = selector.calibration(calibration);
+        }
+    }
+    let memory = Arc::new(memory);
+    if !remember.frozen {
+        selector = selector.observer(Arc::clone(&memory) as Arc<dyn Observer>);
+    }
+    let selector = selector.build()?;
+    selector.recall(&found.here);
+    #[cfg(feature = "postgres")]
+    let sync = match (&remember.server, memory.store()) {
+        (Some((url, every)), Some(store)) => {
+            store.describe(machine);
+            let (store, here) = (Arc::clone(store), memory.here()?);
+            let options = FleetOptions::new(url);
+            Some(BackgroundSync::start(store, here, options, *every)?)
+        }
+        _ => None,
+    };
+    Ok(Kernelwise {
+        selector,
+        #[cfg(feature = "postgres")]
+        sync,
+        memory: Some(memory),
+    })
+}
+
+/// Whole seconds since 1970.
+#[cfg(feature = "records")]
+fn now_s() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]

@@ -56,21 +56,50 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Remembering
+//!
+//! With a directory, what is learned outlives the program (feature `records`, on by default). The next run begins where this one
+//! ended, and so does every other program on this machine that names the same directory.
+//!
+//! ```
+//! # #[cfg(feature = "records")] {
+//! # let place = std::env::temp_dir().join(format!("kernelwise-front-page-{}", std::process::id()));
+//! use kernelwise::{Kernelwise, Workload};
+//!
+//! let copy: Workload = "copy f32 1000".parse()?;
+//! let (from, mut to) = (vec![1f32; 1000], vec![0f32; 1000]);
+//! let kw = Kernelwise::builder().remember(&place).build()?;
+//! for _ in 0..100 {
+//!     kw.copy((&from, [1000]), (&mut to, [1000]))?;
+//! }
+//! drop(kw);
+//!
+//! let again = Kernelwise::builder().remember(&place).build()?;
+//! let estimate = again.explain(&copy)?.chosen.estimate;
+//! assert!(matches!(estimate, kernelwise::types::Estimate::Measured { .. }));
+//! # drop(again);
+//! # std::fs::remove_dir_all(&place)?;
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # The environment
 //!
-//! [`Kernelwise::new`] and [`Builder::from_env`] look at two variables. `KERNELWISE_MODE` is `learn` (as above), `frozen`
+//! [`Kernelwise::new`] and [`Builder::from_env`] look at three variables. `KERNELWISE_DIR` is a directory to remember in. `KERNELWISE_MODE` is `learn` (as above), `frozen`
 //! (nothing is learned or tried: the same choice for the same call, always) or `shadow` (everything is learned, and the
 //! first choice serves all the same). `KERNELWISE_FORCE` names who serves, as `operation=kernel`, several separated by commas.
 //!
 //! # Limits
 //!
-//! - Only kernels of the processor; what is learned ends with the [`Kernelwise`] that learned it.
+//! - Only kernels of the processor. What is learned of operations of your own ends with the [`Kernelwise`] that learned it.
 //! - Without a [calibration](Builder::calibration) kernels that never ran are compared by what their authors say of them, so
 //!   the first calls of a workload may be slow.
 //! - Outputs are the caller's, and share no memory with inputs.
 #![forbid(unsafe_code)]
 
 mod builder;
+#[cfg(feature = "records")]
+pub mod memory;
 mod operations;
 mod tensor;
 mod workloads;
@@ -83,6 +112,8 @@ pub use kernelwise_measure as measure;
 pub use kernelwise_probe as probe;
 pub use kernelwise_select as select;
 pub use kernelwise_select::own;
+#[cfg(feature = "records")]
+pub use kernelwise_store as store;
 pub use kernelwise_types as types;
 pub use kernelwise_types::{
     DType, Decision, Element, Shape, TensorView, TensorViewMut, Workload, op,
@@ -96,6 +127,11 @@ pub use tensor::{Sizes, Tensor, TensorMut};
 #[derive(Debug)]
 pub struct Kernelwise {
     selector: Selector,
+    /// Ends before the store does.
+    #[cfg(feature = "postgres")]
+    sync: Option<kernelwise_store::fleet::BackgroundSync>,
+    #[cfg(feature = "records")]
+    memory: Option<std::sync::Arc<memory::Memory>>,
 }
 
 impl Kernelwise {
@@ -110,7 +146,25 @@ impl Kernelwise {
     }
 
     pub(crate) fn of(selector: Selector) -> Self {
-        Self { selector }
+        Self {
+            selector,
+            #[cfg(feature = "postgres")]
+            sync: None,
+            #[cfg(feature = "records")]
+            memory: None,
+        }
+    }
+
+    /// Where what is learned is [remembered](Builder::remember); `None` where it is not.
+    #[cfg(feature = "records")]
+    pub fn memory(&self) -> Option<&memory::Memory> {
+        self.memory.as_deref()
+    }
+
+    /// How the exchange with a [server](Builder::sync_with) is doing; `None` where there is none.
+    #[cfg(feature = "postgres")]
+    pub fn sync_state(&self) -> Option<kernelwise_store::fleet::SyncState> {
+        self.sync.as_ref().map(|sync| sync.state())
     }
 
     /// What chooses: for callers who [run kernels themselves](Selector::select), [add kernels](Selector::register) or

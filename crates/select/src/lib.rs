@@ -52,6 +52,7 @@
 #![forbid(unsafe_code)]
 
 pub mod belief;
+pub mod bound;
 pub mod budget;
 mod engine;
 pub mod experience;

@@ -40,9 +40,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Nothing here runs a kernel, reads a clock that it was not given, or draws a number that does not come from a seed.
+//! 5. **[`host`]** tunes the settings of a kernel of the processor, on operands it draws.
+//!
+//! Nothing here reads a clock that it was not given, or draws a number that does not come from a seed.
 #![forbid(unsafe_code)]
 
+pub mod host;
 mod nearest;
 pub mod recorded;
 pub mod replay;

@@ -4,9 +4,12 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use kernelwise_store::{Export, FileError, Imported, Prune, Skipped, Wisdom, WisdomError};
+use kernelwise_store::{Export, FileError, Imported, Prune, Skipped, Store, Wisdom, WisdomError};
 use kernelwise_types::Fingerprint;
+use kernelwise_types::units::Nanos;
+use serde::Serialize;
 
+use super::asked::Asked;
 use crate::args::{self, Cache, Format};
 use crate::exit::Failure;
 use crate::output;
@@ -43,6 +46,8 @@ pub(crate) fn cache(asked: &Cache) -> Result<(), Failure> {
                 }
             }
         }
+        Cache::List(list) => self::list(list, store),
+        Cache::Quarantine(asked) => quarantine(asked, &records),
         Cache::Verify => {
             let mut wrong = store.verify()?;
             wrong.extend(store.warnings().iter().map(ToString::to_string));
@@ -69,6 +74,138 @@ pub(crate) fn cache(asked: &Cache) -> Result<(), Failure> {
             output::text("nothing is on record any more\n")
         }
     }
+}
+
+/// One series, as it is listed.
+#[derive(Debug, Serialize)]
+struct Series {
+    workload: String,
+    kernel: String,
+    version: u32,
+    parameters: String,
+    runs: u64,
+    failed: u64,
+    /// Geometric mean; `null` if no run succeeded.
+    time_ns: Option<f64>,
+    /// Seconds since 1970.
+    last_s: u64,
+    machine: String,
+    this_machine: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Listed {
+    series: Vec<Series>,
+}
+
+/// Tells what is on record, series by series.
+fn list(args: &args::CacheList, store: &Store) -> Result<(), Failure> {
+    let here = Fingerprint::of(&kernelwise_probe::machine());
+    let asked = args.op.as_deref().map(Asked::parse).transpose()?;
+    let of = |workload: &str| {
+        let Some(asked) = &asked else { return true };
+        workload.parse().is_ok_and(|workload| asked.is(&workload))
+    };
+    let known = match args.this_machine {
+        true => store.known(&here)?,
+        false => store.known_anywhere()?,
+    };
+    let series = known.into_iter().filter(|one| of(&one.key.workload));
+    let series = series.map(|one| Series {
+        runs: one.statistics.times().samples(),
+        failed: one.statistics.failed(),
+        time_ns: one.statistics.times().geometric_mean().map(Nanos::get),
+        last_s: one.statistics.last_s(),
+        this_machine: one.key.place.fingerprint == here,
+        machine: one.key.place.fingerprint.to_string(),
+        workload: one.key.workload,
+        kernel: one.key.kernel,
+        version: one.key.version,
+        parameters: one.key.params,
+    });
+    let listed = Listed {
+        series: series.collect(),
+    };
+    if listed.series.is_empty() {
+        let hint = "nothing of that is on record: run `kernelwise learn` first";
+        return Err(Failure::NotFound(anyhow!(hint)));
+    }
+    match args.format {
+        Format::Json => output::json("kernelwise.cache_list/1", &listed),
+        Format::Table => {
+            let time = |ns: Option<f64>| ns.and_then(|ns| Nanos::new(ns).ok());
+            let rows = listed.series.iter().map(|one| {
+                vec![
+                    one.workload.clone(),
+                    format!("{} v{}", one.kernel, one.version),
+                    one.parameters.clone(),
+                    time(one.time_ns).map_or("failed".to_owned(), |time| time.to_string()),
+                    one.runs.to_string(),
+                    match one.this_machine {
+                        true => "this machine".to_owned(),
+                        false => one.machine.clone(),
+                    },
+                ]
+            });
+            let headings = ["workload", "kernel", "parameters", "time", "runs", "measured on"];
+            output::text(&output::columns(&headings, &[3, 4], rows.collect()))
+        }
+    }
+}
+
+/// Lists kernels that are kept away, or lets one back in.
+fn quarantine(args: &args::CacheQuarantine, records: &Records) -> Result<(), Failure> {
+    let memory = records.memory();
+    let kept = memory.quarantined()?;
+    if let Some(kernel) = &args.lift {
+        if !memory.lift_quarantine(kernel)? {
+            return Err(Failure::NotFound(anyhow!(
+                "`{kernel}` is not kept away: `kernelwise cache quarantine` lists those that are"
+            )));
+        }
+        records.store()?.flush()?;
+        return output::text(&format!("{kernel} takes part again\n"));
+    }
+    let kept = kept.into_iter().map(|one| KeptAway {
+        kernel: one.kernel.to_string(),
+        version: one.version,
+        workload: one.workload,
+        evidence: one.evidence,
+    });
+    let kept = Quarantined {
+        quarantined: kept.collect(),
+    };
+    match args.format {
+        Format::Json => output::json("kernelwise.cache_quarantine/1", &kept),
+        Format::Table if kept.quarantined.is_empty() => output::text("no kernel is kept away\n"),
+        Format::Table => {
+            let rows = kept.quarantined.iter().map(|one| {
+                vec![
+                    format!("{} v{}", one.kernel, one.version),
+                    one.workload.clone(),
+                    one.evidence.clone(),
+                ]
+            });
+            output::text(&output::columns(
+                &["kernel", "on", "evidence"],
+                &[],
+                rows.collect(),
+            ))
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Quarantined {
+    quarantined: Vec<KeptAway>,
+}
+
+#[derive(Debug, Serialize)]
+struct KeptAway {
+    kernel: String,
+    version: u32,
+    workload: String,
+    evidence: String,
 }
 
 /// Writes a wisdom file.

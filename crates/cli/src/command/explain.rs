@@ -3,6 +3,7 @@
 //! What earlier runs put on record is used. Where nothing is known of workloads like the one asked for, both learn first: it is
 //! computed again and again on drawn data for a second, as a program would that uses the selector.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -10,16 +11,19 @@ use kernelwise_backend::Call;
 use kernelwise_backend::sample::{self, Arrangement, Values};
 use kernelwise_measure::{Clock, TscClock};
 use kernelwise_probe::calibrate::CalibrateOptions;
-use kernelwise_select::forecast::Forecast;
+use kernelwise_select::bound::{bound, words as bound_words};
+use kernelwise_select::forecast::Scope;
 use kernelwise_select::problem::kind;
-use kernelwise_select::{Policy, Quarantine, Remembered, Selector, Statistics};
-use kernelwise_types::{Decision, Estimate, Numerics, Ranked, Workload};
+use kernelwise_select::{Observer, Policy, Quarantine, Selector, Statistics};
+use kernelwise_model::watch::WorkloadClass;
+use kernelwise_types::units::Nanos;
+use kernelwise_types::{Calibration, Decision, Estimate, Numerics, Ranked, Workload};
 use serde::Serialize;
 
 use super::asked::{self, Asked};
 use crate::args::{self, Format};
 use crate::exit::Failure;
-use crate::records::{self, Records};
+use crate::records::Records;
 use crate::{interrupt, output};
 
 #[derive(Serialize)]
@@ -38,6 +42,8 @@ struct Explained<'a> {
     decision: &'a Decision,
     /// What would have to happen for another choice.
     changes_if: Vec<String>,
+    /// What holds the choice up, by the roofline.
+    bound_by: WorkloadClass,
     policy: &'static str,
     statistics: Statistics,
     quarantined: Vec<String>,
@@ -45,7 +51,7 @@ struct Explained<'a> {
 
 /// The choice alone.
 pub(crate) fn select(args: &args::Explain) -> Result<(), Failure> {
-    let (workload, selector, policy) = learned(args)?;
+    let (workload, selector, policy, _) = learned(args)?;
     let decision = selector.explain(&workload)?;
     let chosen = Chosen {
         workload: &workload,
@@ -64,9 +70,18 @@ pub(crate) fn select(args: &args::Explain) -> Result<(), Failure> {
 
 /// The choice with what it was made from.
 pub(crate) fn explain(args: &args::Explain) -> Result<(), Failure> {
-    let (workload, selector, policy) = learned(args)?;
+    let (workload, selector, policy, calibration) = learned(args)?;
     let decision = selector.explain(&workload)?;
+    let Ranked {
+        candidate,
+        estimate,
+    } = &decision.chosen;
+    let threads = candidate.params.get("threads").unwrap_or(1);
+    let threads = u32::try_from(threads).unwrap_or(1);
+    let machine = kernelwise_probe::machine();
+    let class = |time: Nanos| bound(&workload, time.get(), threads, &machine, &calibration, None);
     let explained = Explained {
+        bound_by: estimate.time().map_or(WorkloadClass::Unknown, class),
         changes_if: changes(&decision),
         policy: policy.name(),
         statistics: selector.statistics(),
@@ -87,7 +102,7 @@ fn words(quarantine: &Quarantine) -> String {
 }
 
 /// A selector that has learned about the workload asked for.
-fn learned(args: &args::Explain) -> Result<(Workload, Selector, Policy), Failure> {
+fn learned(args: &args::Explain) -> Result<(Workload, Selector, Policy, Calibration), Failure> {
     let asked = Asked::parse(&args.op)?;
     let workload = asked::shape(&args.shape, Some(&asked), args.dtype)?;
     let policy: Policy = args
@@ -100,24 +115,28 @@ fn learned(args: &args::Explain) -> Result<(Workload, Selector, Policy), Failure
         budget: Duration::from_secs_f64(args.calibration_budget),
         ..CalibrateOptions::default()
     })?;
-    let kernels = records.sound(kernelwise_cpu::kernels()?)?;
-    let found = records.found(&kernels, Some(&calibration))?;
-    let alike = |one: &Remembered| kind(&one.workload) == kind(&workload);
-    let alike: Vec<Remembered> = found.remembered.into_iter().filter(alike).collect();
-    let evidence = records::evidence(&machine, &kernels, &calibration, &alike)?;
-    let forecast = Forecast::fit(&evidence, args.seed);
-    let is_known =
-        forecast.kinds().next().is_some() || alike.iter().any(|one| one.workload == workload);
+    let kernels = kernelwise_cpu::kernels()?;
+    let mut found = records.found(&kernels, Some(&calibration))?;
+    let is_alike = |other: &Workload| kind(other) == kind(&workload);
+    found.here.retain(|one| is_alike(&one.workload));
+    found.elsewhere.retain(|one| is_alike(&one.of.workload));
+    let evidence = records.evidence(&kernels, &calibration, &found)?;
+    let forecast = records.memory().models(&evidence, args.seed);
+    // Times of other machines are a beginning, not an answer.
+    let own = |scope: Scope| scope.other_machines_distance.is_none();
+    let is_known = forecast.kinds().any(own) || found.here.iter().any(|one| one.workload == workload);
     let numerics = match args.allow_reduced {
         true => Numerics::ReducedPrecision,
         false => Numerics::Reordered,
     };
     let mut builder = Selector::builder(machine, kernels)
-        .calibration(calibration)
+        .calibration(calibration.clone())
         .forecast(forecast)
         .policy(policy)
         .numerics(numerics)
         .seed(args.seed)
+        .quarantined(records.quarantined()?)
+        .observer(Arc::clone(records.memory()) as Arc<dyn Observer>)
         .background(false);
     if let Ok(forced) = std::env::var("KERNELWISE_FORCE") {
         let with = builder.force_from(&forced);
@@ -129,7 +148,7 @@ fn learned(args: &args::Explain) -> Result<(Workload, Selector, Policy), Failure
             .mode(mode.map_err(|error| Failure::Usage(anyhow!("KERNELWISE_MODE: {error}")))?);
     }
     let selector = builder.build()?;
-    selector.recall(&alike);
+    selector.recall(&found.here);
     let seconds = args.time_budget.unwrap_or(if is_known { 0.0 } else { 1.0 });
     if seconds > 0.0 {
         use_it(&selector, &workload, seconds, args.seed)?;
@@ -138,7 +157,7 @@ fn learned(args: &args::Explain) -> Result<(Workload, Selector, Policy), Failure
     if let Err(Failure::Failed(error)) = records.close() {
         output::note(&format!("{error:#}"));
     }
-    Ok((workload, selector, policy))
+    Ok((workload, selector, policy, calibration))
 }
 
 /// Computes the workload again and again.
@@ -198,6 +217,8 @@ fn changes(decision: &Decision) -> Vec<String> {
 
 fn text(explained: &Explained<'_>) -> String {
     let mut text = explained.decision.to_string();
+    let bound_by = bound_words(&explained.bound_by);
+    text.push_str(&format!("  held up by {bound_by}\n"));
     for change in &explained.changes_if {
         text.push_str(&format!("  changes if {change}\n"));
     }

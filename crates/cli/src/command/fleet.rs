@@ -17,22 +17,28 @@ use crate::records::now_s;
 
 /// The server that the environment names.
 #[cfg(feature = "postgres")]
-fn server() -> Option<FleetOptions> {
+fn named_server() -> Option<FleetOptions> {
     let url = std::env::var("KERNELWISE_DATABASE_URL").ok()?;
     Some(FleetOptions::new(&url)).filter(|_| !url.is_empty())
+}
+
+/// The same for those who need one.
+#[cfg(feature = "postgres")]
+pub(super) fn server() -> Result<FleetOptions, Failure> {
+    named_server().ok_or_else(|| {
+        Failure::Usage(anyhow!(
+            "KERNELWISE_DATABASE_URL is not set: it names the server, as in postgresql://user@host/kernelwise"
+        ))
+    })
 }
 
 /// Pushes and pulls.
 #[cfg(feature = "postgres")]
 pub(crate) fn sync(args: &args::Sync) -> Result<(), Failure> {
-    let server = server().ok_or_else(|| {
-        Failure::Usage(anyhow!(
-            "KERNELWISE_DATABASE_URL is not set: it names the server, as in postgresql://user@host/kernelwise"
-        ))
-    })?;
+    let server = server()?;
     let machine = kernelwise_probe::machine();
     let records = Records::open(&machine)?;
-    let (store, here) = (records.store()?, records.here()?);
+    let (store, here) = (records.store()?, records.memory().here()?);
     store.describe(&machine);
     store.flush()?;
     let mut fleet = Fleet::connect(&server)?;
@@ -68,6 +74,11 @@ pub(crate) fn sync(args: &args::Sync) -> Result<(), Failure> {
 /// Says how to have it.
 #[cfg(not(feature = "postgres"))]
 pub(crate) fn sync(_: &args::Sync) -> Result<(), Failure> {
+    without_server()
+}
+
+#[cfg(not(feature = "postgres"))]
+pub(super) fn without_server() -> Result<(), Failure> {
     Err(Failure::Usage(anyhow::anyhow!(
         "built without PostgreSQL: build with `--features postgres`"
     )))
@@ -146,7 +157,7 @@ fn pushed(
     wall: WallClock,
 ) -> Result<Option<f64>, Failure> {
     const RECORDS: u32 = 20_000;
-    let Some(server) = server() else {
+    let Some(server) = named_server() else {
         return Ok(None);
     };
     let dir = folder.join("fleet");

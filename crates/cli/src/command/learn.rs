@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -14,12 +15,13 @@ use kernelwise_bench::{
 use kernelwise_measure::{Clock, TscClock};
 use kernelwise_probe::calibrate::CalibrateOptions;
 use kernelwise_select::forecast::{Judged, judge};
-use kernelwise_select::{Evidence, Measured, RaceOptions, Selector};
+use kernelwise_select::{Evidence, Measured, Observer, RaceOptions, Selector};
 use kernelwise_types::units::Nanos;
 use kernelwise_types::{Candidate, DType, Machine, Numerics, Workload};
 use serde::Serialize;
 
 use super::asked::Asked;
+use super::own_models::zone;
 use crate::args::{self, Effort, Format};
 use crate::exit::Failure;
 use crate::records::Records;
@@ -135,22 +137,24 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
         budget: Duration::from_secs_f64((0.1 * all_s).min(6.0)),
         ..CalibrateOptions::default()
     })?;
-    let kernels = records.sound(kernelwise_cpu::kernels()?)?;
+    let kernels = kernelwise_cpu::kernels()?;
     let found = records.found(&kernels, Some(&calibration))?;
     let numerics = match args.allow_reduced {
         true => Numerics::ReducedPrecision,
         false => Numerics::Reordered,
     };
     let selector = Selector::builder(machine.clone(), kernels.clone())
-        .calibration(calibration)
+        .calibration(calibration.clone())
         .numerics(numerics)
         .seed(args.seed)
+        .quarantined(records.quarantined()?)
+        .observer(Arc::clone(records.memory()) as Arc<dyn Observer>)
         .background(false)
         .build()?;
-    selector.recall(&found.remembered);
+    selector.recall(&found.here);
     // What fades or was measured under other software is to be measured again.
     let fresh = found
-        .remembered
+        .here
         .iter()
         .filter(|one| one.tally.weight() >= FRESH);
     let known: BTreeSet<String> = fresh.map(|one| one.workload.to_string()).collect();
@@ -182,10 +186,7 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
         let left_s = (all_s - spent_s()).max(0.0);
         let share_s = LARGE * left_s / (shapes.len() - done) as f64;
         match race(&selector, shape, share_s, args.seed, cancel) {
-            Ok(raced) => {
-                records.keep(&raced, &kernels);
-                measured += 1;
-            }
+            Ok(_) => measured += 1,
             Err(why) => {
                 output::note(&why.to_string());
                 skipped += 1;
@@ -193,7 +194,6 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
         }
     }
     bar.finish_and_clear();
-    records.keep_away(&selector.quarantined(), &kernels);
     let evidence = selector.evidence();
     let raced = raced(&selector, &evidence);
     let learned = Learned {
@@ -209,7 +209,7 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
             .iter()
             .map(|one| format!("{} on {}: {}", one.kernel, one.workload, one.evidence))
             .collect(),
-        models: judge(&evidence, args.seed),
+        models: judge(&evidence, zone(), args.seed),
         seconds: spent_s(),
         interrupted: cancel.load(Ordering::Relaxed),
     };
@@ -217,6 +217,8 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
         Format::Json => output::json("kernelwise.learn/1", &learned)?,
         Format::Table => output::text(&text(&learned))?,
     }
+    // The next one who asks need not fit models first.
+    records.memory().models(&evidence, args.seed);
     // What was found is told even if it cannot be kept.
     records.close()?;
     match learned.interrupted {

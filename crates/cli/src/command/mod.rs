@@ -22,7 +22,9 @@ mod own_models;
 mod probe;
 mod replay;
 mod spaces;
+mod tune;
 mod watch;
+mod worker;
 
 /// Does what was asked for.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -35,11 +37,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Kernels(kernels) => kernels::run(&kernels),
         Command::Select(asked) => explain::select(&asked),
         Command::Explain(asked) => explain::explain(&asked),
+        Command::Tune(asked) => tune::run(&asked),
+        Command::Worker(asked) => worker::work(&asked),
         Command::Demo(Demo::Drift(drift)) => demo::drift(&drift),
         Command::Replay(Replay::FindDb(record)) => replay::find_db(&record),
         Command::Replay(Replay::Space(spaces)) => spaces::replay(&spaces),
         Command::Model(Model::Evaluate(asked)) => model::evaluate_models(&asked),
         Command::Model(Model::Show(asked)) => own_models::show(&asked),
+        Command::Model(Model::Train(asked)) => own_models::train(&asked),
         Command::Cache(asked) => cache::cache(&asked),
         Command::Export(asked) => cache::export(&asked),
         Command::Import(asked) => cache::import(&asked),

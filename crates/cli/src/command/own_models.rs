@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use anyhow::anyhow;
+use kernelwise_measure::{Clock, TscClock};
 use kernelwise_select::Evidence;
-use kernelwise_select::forecast::{Accuracy, Forecast, Judged, judge};
+use kernelwise_select::forecast::{Accuracy, Forecast, Judged, Scope, judge};
+use kernelwise_select::learn::Rules;
 use serde::Serialize;
 
 use crate::args::{self, Format};
 use crate::exit::Failure;
 use crate::output;
-use crate::records::{self, Records};
+use crate::records::Records;
 
 #[derive(Debug, Serialize)]
 struct Evaluated {
@@ -21,17 +23,17 @@ struct Evaluated {
     judged: Judged,
 }
 
-#[derive(Debug, Serialize)]
-struct Kind {
-    kind: String,
-    workloads: usize,
-    kernels: usize,
+/// Candidates that differ by less, in ln t, are as good as each other.
+pub(super) fn zone() -> f64 {
+    Rules::default().zone
 }
 
 #[derive(Debug, Serialize)]
 struct Shown {
     records: String,
-    models: Vec<Kind>,
+    /// What fitting took; `null` where nothing was fitted.
+    train_s: Option<f64>,
+    models: Vec<Scope>,
     /// Kinds with too few workloads for a model, with how many there are.
     too_few: BTreeMap<String, usize>,
 }
@@ -46,10 +48,10 @@ fn recorded() -> Result<(Records, Vec<Evidence>), Failure> {
             "{path} has no times of this machine: run `kernelwise learn` first"
         ))
     };
-    let calibration = records.calibration()?.ok_or_else(nothing)?;
-    let kernels = records.sound(kernelwise_cpu::kernels()?)?;
+    let calibration = records.memory().calibration()?.ok_or_else(nothing)?;
+    let kernels = kernelwise_cpu::kernels()?;
     let found = records.found(&kernels, Some(&calibration))?;
-    let evidence = records::evidence(&machine, &kernels, &calibration, &found.remembered)?;
+    let evidence = records.evidence(&kernels, &calibration, &found)?;
     if evidence.is_empty() {
         return Err(nothing());
     }
@@ -58,12 +60,14 @@ fn recorded() -> Result<(Records, Vec<Evidence>), Failure> {
 
 /// Forecasts what was measured from the rest of what was measured.
 pub(super) fn evaluate(args: &args::ModelEvaluate) -> Result<(), Failure> {
-    let (_, evidence) = recorded()?;
+    let (_, mut evidence) = recorded()?;
+    // What other machines took is no time of this one.
+    evidence.retain(|one| one.away.is_none());
     let evaluated = Evaluated {
         workloads: workloads(&evidence).values().sum(),
         times: evidence.len(),
         seed: args.seed,
-        judged: judge(&evidence, args.seed),
+        judged: judge(&evidence, zone(), args.seed),
     };
     match args.format {
         Format::Json => output::json("kernelwise.model_evaluate_own/1", &evaluated),
@@ -123,6 +127,31 @@ fn table(evaluated: &Evaluated) -> String {
         evaluated.times, evaluated.workloads
     );
     text += &output::columns(&headings, &[1, 2, 3, 4, 5, 6], rows);
+    if let Some(choices) = &judged.choices {
+        text += &format!(
+            "choosing by forecasts alone on {} workloads: x{:.3} of the best, in the geometric mean\n",
+            choices.workloads, choices.geo_slowdown
+        );
+        let rows = choices.reliability.iter().map(|class| {
+            vec![
+                format!("{:.1} to {:.1}", class.from, class.to),
+                class.choices.to_string(),
+                format!("{:.1} %", 100.0 * class.announced),
+                format!("{:.1} %", 100.0 * class.within_zone),
+            ]
+        });
+        let headings = ["announced", "choices", "in the mean", "as good as the best"];
+        text += &output::columns(&headings, &[1, 2, 3], rows.collect());
+    }
+    if !judged.importance.is_empty() {
+        let mut matters: Vec<_> = judged.importance.iter().collect();
+        matters.sort_by(|a, b| b.1.total_cmp(a.1));
+        let words = matters
+            .iter()
+            .map(|(what, factor)| format!("{what} x{factor:.2}"));
+        let words = words.collect::<Vec<_>>().join(", ");
+        text += &format!("errors grow without: {words}\n");
+    }
     if judged.without_model > 0 {
         let count = judged.without_model;
         text += &format!(" {count} times are of kinds with too few workloads for a model\n");
@@ -130,20 +159,38 @@ fn table(evaluated: &Evaluated) -> String {
     text
 }
 
-/// What models there are.
+/// What models there are: those that are kept, and new ones where times were added since.
 pub(super) fn show(args: &args::ModelShow) -> Result<(), Failure> {
     let (records, evidence) = recorded()?;
-    let forecast = Forecast::fit(&evidence, args.seed);
-    let models = forecast.kinds().map(|(kind, workloads, kernels)| Kind {
-        kind: kind.to_owned(),
-        workloads,
-        kernels,
-    });
-    let models: Vec<Kind> = models.collect();
-    let mut too_few = workloads(&evidence);
+    let forecast = records.memory().models(&evidence, args.seed);
+    tell(args, &records, &evidence, &forecast, None)?;
+    records.close()
+}
+
+/// Fits all models anew, and keeps them.
+pub(super) fn train(args: &args::ModelShow) -> Result<(), Failure> {
+    let (records, evidence) = recorded()?;
+    let clock = TscClock::new();
+    let began = clock.now();
+    let forecast = records.memory().train(&evidence, args.seed);
+    let train_s = clock.now().saturating_sub(began) as f64 / 1e9;
+    tell(args, &records, &evidence, &forecast, Some(train_s))?;
+    records.close()
+}
+
+fn tell(
+    args: &args::ModelShow,
+    records: &Records,
+    evidence: &[Evidence],
+    forecast: &Forecast,
+    train_s: Option<f64>,
+) -> Result<(), Failure> {
+    let models: Vec<Scope> = forecast.kinds().collect();
+    let mut too_few = workloads(evidence);
     too_few.retain(|kind, _| models.iter().all(|model| model.kind != *kind));
     let shown = Shown {
         records: records.path(),
+        train_s,
         models,
         too_few,
     };
@@ -155,16 +202,27 @@ pub(super) fn show(args: &args::ModelShow) -> Result<(), Failure> {
 
 fn shown_text(shown: &Shown) -> String {
     let rows = shown.models.iter().map(|model| {
+        let sizes = model.sizes.iter().map(|(low, high)| match low == high {
+            true => low.to_string(),
+            false => format!("{low}..{high}"),
+        });
         vec![
             model.kind.clone(),
             model.workloads.to_string(),
             model.kernels.to_string(),
+            sizes.collect::<Vec<_>>().join(" "),
+            model
+                .other_machines_distance
+                .map_or("this machine".to_owned(), |d| format!("others, {d:.2} away")),
         ]
     });
-    let headings = ["model of", "workloads", "kernels with threads"];
+    let headings = ["model of", "workloads", "kernels with threads", "sizes", "measured on"];
     let mut text = output::columns(&headings, &[1, 2], rows.collect());
     for (kind, count) in &shown.too_few {
         text += &format!(" no model of {kind}: {count} measured\n");
+    }
+    if let Some(train_s) = shown.train_s {
+        text += &format!(" fitted in {train_s:.1} s\n");
     }
     text += &format!(" records: {}\n", shown.records);
     text

@@ -7,11 +7,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kernelwise_types::{Candidate, Workload};
+use kernelwise_types::{Candidate, KernelId, Workload};
 
 use super::{Entry, Selector, Shared};
 use crate::belief::Tally;
 use crate::engine::{Case, lock};
+
+/// Settings of a kernel that take part because they were tuned: a search may have left hundreds on record.
+const MOST_FURTHER: usize = 4;
 
 /// What is kept of one candidate on one workload.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,7 +69,7 @@ impl Selector {
         }
         let mut taken = Taken::default();
         for pieces in by_workload.into_values() {
-            self.shared.add_settings(pieces.iter().copied());
+            self.shared.add_settings(&pieces);
             let case = self.shared.known(&pieces[0].workload);
             let known = case.map_or(0, |case| self.recall_case(&case, &pieces));
             taken.known += known;
@@ -95,13 +98,21 @@ impl Selector {
 }
 
 impl Shared {
-    /// Lets further settings take part in workloads that were not met yet.
-    fn add_settings<'a>(&self, pieces: impl Iterator<Item = &'a Remembered>) {
+    /// Lets further settings take part in workloads that were not met yet: of each kernel the fastest few.
+    fn add_settings(&self, pieces: &[&Remembered]) {
+        let mut fastest: Vec<&Remembered> = pieces.to_vec();
+        let mean = |piece: &Remembered| piece.tally.mean().unwrap_or(f64::INFINITY);
+        fastest.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
+        let mut counts: BTreeMap<&KernelId, usize> = BTreeMap::new();
         let mut further = lock(&self.further);
-        for piece in pieces {
+        for piece in fastest {
             let Candidate { kernel, params } = &piece.candidate;
-            let settings = further.entry(piece.workload.to_string()).or_default();
-            settings.insert((kernel.clone(), params.clone()));
+            let count = counts.entry(kernel).or_default();
+            if *count < MOST_FURTHER {
+                *count += 1;
+                let settings = further.entry(piece.workload.to_string()).or_default();
+                settings.insert((kernel.clone(), params.clone()));
+            }
         }
     }
 

@@ -175,6 +175,14 @@ impl Fleet {
         Ok(self.transact(|t| t.execute(sql, &bound))? == 1)
     }
 
+    /// The searches that have jobs to do.
+    pub fn open_searches(&mut self) -> Result<Vec<String>, FleetError> {
+        let sql = "SELECT DISTINCT search FROM kernelwise.job
+            WHERE state = 'waiting' OR (state = 'leased' AND lease_until < now()) ORDER BY search";
+        let rows = self.client.query(sql, &[]).map_err(|e| self.failed(e))?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+
     /// How far a search is.
     pub fn job_counts(&mut self, search: &str) -> Result<JobCounts, FleetError> {
         let sql = "SELECT state, count(*) FROM kernelwise.job WHERE search = $1 GROUP BY state";

@@ -1,0 +1,35 @@
+//! Tuning on many machines: `kernelwise tune --queue` puts settings as jobs on a PostgreSQL server, `kernelwise worker` measures
+//! them. A worker that vanishes loses its job to another after the lease; a job counts once, whoever finished it.
+
+use kernelwise_types::{Machine, Workload};
+
+use super::tune::Usual;
+use crate::args;
+use crate::exit::Failure;
+
+#[cfg(feature = "postgres")]
+mod jobs;
+#[cfg(feature = "postgres")]
+pub(crate) use jobs::work;
+
+/// Puts every setting of these kernels, as far as the budget goes, and waits for the results.
+pub(super) fn put(
+    args: &args::Tune,
+    workload: &Workload,
+    machine: &Machine,
+    usual: &[Usual],
+) -> Result<(), Failure> {
+    #[cfg(feature = "postgres")]
+    return jobs::put(args, workload, machine, usual);
+    #[cfg(not(feature = "postgres"))]
+    {
+        let _ = (args, workload, machine, usual);
+        super::fleet::without_server()
+    }
+}
+
+/// Says how to have it.
+#[cfg(not(feature = "postgres"))]
+pub(crate) fn work(_: &args::Worker) -> Result<(), Failure> {
+    super::fleet::without_server()
+}

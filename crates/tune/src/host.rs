@@ -1,0 +1,480 @@
+//! Tuning kernels of the processor: the settings a kernel has, tried on a workload.
+//!
+//! A [`Workbench`] holds operands of one workload. What is evaluated on it runs as it would in a call, is held against the right
+//! result, and is timed until its median is known well enough or its time is up. [`tune`] drives a search over the settings of one
+//! kernel. The best of many measurements is in part the luckiest, so whoever wants to use what it found
+//! lets the finalists [race](Workbench::race) the usual setting, all of them in turn.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kernelwise_backend::sample::{self, Arrangement, Tensor, Values};
+use kernelwise_backend::{
+    Call, Fault, HostKernel, ReferenceKernel, Scratch, Setting, Terms, admit, answer, run,
+};
+use kernelwise_measure::{Clock, Contender, Race, Sampler};
+use kernelwise_types::{
+    InvalidParams, Machine, Numerics, Params, TensorView, TensorViewMut, ViewError, Workload,
+};
+
+use crate::search::{
+    Budget, BudgetError, Evaluation, Knowledge, Outcome, Session, Step, Stopped, Strategy,
+};
+use crate::space::{Configuration, Parameter, Space, SpaceError, Value};
+
+/// Settings of a kernel that are listed; of more, those that come first.
+const MOST_SETTINGS: usize = 1 << 20;
+/// Work up to which the reference says what is right; beyond it, the usual setting does.
+const REFERENCE_STEPS: u64 = 4_000_000;
+
+/// Why a kernel cannot be tuned.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// Its usual setting does not run: there is nothing to compare with.
+    #[error("{kernel} does not run on {workload}: {reason}")]
+    Refused {
+        /// The kernel.
+        kernel: String,
+        /// The workload.
+        workload: String,
+        /// Why.
+        reason: String,
+    },
+    /// Operands that cannot be made.
+    #[error(transparent)]
+    View(#[from] ViewError),
+    /// Settings that are no space.
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+    /// Parameters without a text form.
+    #[error(transparent)]
+    Params(#[from] InvalidParams),
+    /// A budget that is none.
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
+    /// The reference failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// What came of one setting.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tried {
+    /// Nanoseconds per call, sample by sample; none if it failed.
+    pub samples_ns: Vec<f64>,
+    /// Why it failed, if it did.
+    pub failure: Option<String>,
+}
+
+impl Tried {
+    fn failed(failure: impl ToString) -> Self {
+        Self {
+            samples_ns: Vec::new(),
+            failure: Some(failure.to_string()),
+        }
+    }
+
+    /// As a search wants it: the median, and its standard error as a share of it.
+    fn outcome(&self) -> Outcome {
+        let summary = kernelwise_measure::stats::Summary::of(&self.samples_ns);
+        match summary.filter(|summary| summary.median > 0.0) {
+            Some(summary) => Outcome {
+                time: Some(1e-9 * summary.median),
+                // Of a normal distribution, the standard error of the median by the median distance.
+                spread: 1.858 * summary.mad / summary.median / (summary.n as f64).sqrt(),
+                cost: None,
+            },
+            None => Outcome::failed(),
+        }
+    }
+}
+
+/// The settings of a kernel as a space to search, and back.
+#[derive(Debug)]
+pub struct Settings {
+    space: Arc<Space>,
+    names: Vec<String>,
+}
+
+impl Settings {
+    /// Those a kernel has on a workload.
+    pub fn of(
+        kernel: &dyn HostKernel,
+        workload: &Workload,
+        machine: &Machine,
+    ) -> Result<Self, HostError> {
+        let own = kernel.space(workload, machine);
+        let axes: Vec<(String, Vec<u32>)> = own
+            .axes()
+            .map(|(name, axis)| {
+                let mut values = axis.values().to_vec();
+                // In an order that means something: neighbours are alike.
+                values.sort_unstable();
+                (name.to_owned(), values)
+            })
+            .collect();
+        let place = |axis: usize, value: u32| {
+            let place = axes[axis].1.binary_search(&value).ok()?;
+            u16::try_from(place).ok()
+        };
+        let places = |setting: &Setting| {
+            let values = setting.as_slice().iter().enumerate();
+            let places: Option<Vec<u16>> = values.map(|(i, value)| place(i, *value)).collect();
+            places.map(Configuration::new)
+        };
+        let listed = own.iter().take(MOST_SETTINGS);
+        let listed: Vec<Configuration> = listed.filter_map(|setting| places(&setting)).collect();
+        let parameter = |(name, values): &(String, Vec<u32>)| {
+            let values = values.iter().map(|value| i64::from(*value));
+            Parameter::new(name.clone(), values)
+        };
+        let space = Space::listed(axes.iter().map(parameter).collect(), listed)?;
+        Ok(Self {
+            space: Arc::new(space),
+            names: axes.into_iter().map(|(name, _)| name).collect(),
+        })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.space.configurations().count()
+    }
+
+    /// All of them, as texts: what jobs are made of.
+    pub fn all(&self) -> Result<Vec<Params>, InvalidParams> {
+        let all = self.space.configurations();
+        all.map(|one| self.params(&one)).collect()
+    }
+
+    fn params(&self, configuration: &Configuration) -> Result<Params, InvalidParams> {
+        let mut params = Params::new();
+        for (slot, name) in self.names.iter().enumerate() {
+            let value = self.space.value(configuration, slot);
+            let value = value.and_then(Value::number).unwrap_or(0.0);
+            params = params.with(name, value as u64)?;
+        }
+        Ok(params)
+    }
+
+    fn configuration(&self, params: &Params) -> Option<Configuration> {
+        let values: Option<Vec<Value>> = self
+            .names
+            .iter()
+            .map(|name| Some(Value::from(i64::try_from(params.get(name)?).ok()?)))
+            .collect();
+        self.space.configuration(&values?)
+    }
+}
+
+/// Operands of a workload, with what is right.
+#[derive(Debug)]
+pub struct Workbench<'a> {
+    workload: Workload,
+    machine: &'a Machine,
+    numerics: Numerics,
+    clock: &'a dyn Clock,
+    cancel: &'a AtomicBool,
+    inputs: Vec<Tensor>,
+    outputs: Vec<Tensor>,
+    expected: Option<Vec<Tensor>>,
+    seed: u64,
+}
+
+impl<'a> Workbench<'a> {
+    /// Operands drawn from a seed. Results must be as exact as this; `cancel` ends what runs, soon.
+    pub fn new(
+        workload: &Workload,
+        machine: &'a Machine,
+        numerics: Numerics,
+        clock: &'a dyn Clock,
+        cancel: &'a AtomicBool,
+        seed: u64,
+    ) -> Result<Self, HostError> {
+        let draw = (Arrangement::Contiguous, Values::Ordinary, seed);
+        Ok(Self {
+            inputs: sample::inputs(workload, draw.0, draw.1, draw.2)?,
+            outputs: sample::outputs(workload, draw.0, draw.1, draw.2)?,
+            workload: workload.clone(),
+            machine,
+            numerics,
+            clock,
+            cancel,
+            expected: None,
+            seed,
+        })
+    }
+
+    /// The workload.
+    pub fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    fn terms(&self) -> Terms<'a> {
+        Terms {
+            numerics: self.numerics,
+            ..Terms::usual(self.machine)
+        }
+    }
+
+    /// Whether somebody wants it to end.
+    fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    /// Runs a kernel once and keeps what it computed.
+    fn computed(
+        &mut self,
+        kernel: &dyn HostKernel,
+        setting: &Setting,
+    ) -> Result<Vec<Tensor>, Fault> {
+        let draw = (Arrangement::Contiguous, Values::Ordinary, self.seed);
+        // What is updated in place begins anew.
+        self.outputs = sample::outputs(&self.workload, draw.0, draw.1, draw.2)?;
+        let terms = self.terms();
+        on_call(&self.workload, &self.inputs, &mut self.outputs, |call| {
+            run(kernel, call, setting, &mut Scratch::new(), &terms)
+        })?;
+        Ok(self.outputs.clone())
+    }
+
+    /// What is right: by the reference, or by this kernel with its usual setting where that would take too long.
+    fn right(&mut self, kernel: &Arc<dyn HostKernel>) -> Result<&[Tensor], HostError> {
+        if self.expected.is_none() {
+            let steps = self.workload.cost().map_or(0, |cost| cost.flops.0 / 2);
+            let reference = ReferenceKernel::for_workload(&self.workload);
+            let right = match reference.filter(|_| steps <= REFERENCE_STEPS) {
+                Some(reference) => self.computed(&reference, &Setting::NONE)?,
+                None => {
+                    let usual = kernel.space(&self.workload, self.machine);
+                    let usual = usual.default_setting();
+                    let right = self.computed(kernel.as_ref(), &usual);
+                    right.map_err(|fault| HostError::Refused {
+                        kernel: kernel.spec().id.to_string(),
+                        workload: self.workload.to_string(),
+                        reason: fault.to_string(),
+                    })?
+                }
+            };
+            self.expected = Some(right);
+        }
+        Ok(self.expected.as_deref().unwrap_or_default())
+    }
+
+    /// Runs a kernel with these parameters: is it right, and how long does it take.
+    pub fn evaluate(
+        &mut self,
+        kernel: &Arc<dyn HostKernel>,
+        params: &Params,
+        budget: Duration,
+    ) -> Result<Tried, HostError> {
+        self.right(kernel)?;
+        let space = kernel.space(&self.workload, self.machine);
+        let setting = match space.setting(params) {
+            Ok(setting) => setting,
+            Err(error) => return Ok(Tried::failed(error)),
+        };
+        let id = kernel.spec().id.clone();
+        let terms = self.terms();
+        if let Err(fault) = admit(kernel.as_ref(), &self.workload, None, &setting, &terms) {
+            return Ok(Tried::failed(fault));
+        }
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            self.computed(kernel.as_ref(), &setting)
+        }));
+        let actual = match ran {
+            Ok(Ok(actual)) => actual,
+            Ok(Err(fault)) => return Ok(Tried::failed(fault)),
+            Err(_) => return Ok(Tried::failed(format!("{id} panicked"))),
+        };
+        if answer::is_unique(self.workload.operation()) {
+            let views: Result<Vec<TensorView<'_>>, ViewError> =
+                self.inputs.iter().map(Tensor::view).collect();
+            let expected = self.expected.as_deref().unwrap_or_default();
+            let numerics = kernel.spec().numerics;
+            let compared =
+                answer::compare(&self.workload, numerics, &views?, expected, &actual);
+            if let Err(what) = compared {
+                return Ok(Tried::failed(format!("wrong result: {what}")));
+            }
+        }
+        let race = self.race(&[(Arc::clone(kernel), setting)], 3..=9, budget)?;
+        let entry = race.entries.into_iter().next();
+        Ok(match entry {
+            Some(entry) if !entry.samples_ns.is_empty() => Tried {
+                samples_ns: entry.samples_ns,
+                failure: None,
+            },
+            Some(entry) => Tried::failed(entry.ending),
+            None => Tried::failed("nothing ran"),
+        })
+    }
+
+    /// Times kernels with settings in turn, under the names `0`, `1`, … in the order they are given.
+    pub fn race(
+        &mut self,
+        entrants: &[(Arc<dyn HostKernel>, Setting)],
+        rounds: std::ops::RangeInclusive<usize>,
+        budget: Duration,
+    ) -> Result<Race, HostError> {
+        let (workload, clock, cancel, seed) =
+            (&self.workload, self.clock, self.cancel, self.seed);
+        let raced = on_call(workload, &self.inputs, &mut self.outputs, |call| {
+            let shared = RefCell::new((call, Scratch::new()));
+            let contender = |(number, (kernel, setting)): (usize, &(Arc<dyn HostKernel>, Setting))| {
+                let (kernel, setting, shared) = (Arc::clone(kernel), *setting, &shared);
+                Contender::new(number.to_string(), move || {
+                    let mut shared = shared.borrow_mut();
+                    let (call, scratch) = &mut *shared;
+                    scratch.reserve(kernel.workspace(call.workload(), &setting))?;
+                    kernel.execute(call, &setting, scratch)
+                })
+            };
+            let contenders = entrants.iter().enumerate().map(contender).collect();
+            let race = Sampler::new(clock)
+                .warm_up(1)
+                .min_rounds(*rounds.start())
+                .max_rounds(*rounds.end())
+                .precision(0.01)
+                .budget(budget)
+                .seed(seed)
+                .cancel(cancel)
+                .run(contenders);
+            Ok(race)
+        });
+        Ok(raced?)
+    }
+}
+
+/// Does something with a call on these operands.
+fn on_call<R>(
+    workload: &Workload,
+    inputs: &[Tensor],
+    outputs: &mut [Tensor],
+    body: impl FnOnce(&mut Call<'_, '_>) -> Result<R, Fault>,
+) -> Result<R, Fault> {
+    let inputs: Result<Vec<TensorView<'_>>, ViewError> =
+        inputs.iter().map(Tensor::view).collect();
+    let outputs: Result<Vec<TensorViewMut<'_>>, ViewError> =
+        outputs.iter_mut().map(Tensor::view_mut).collect();
+    let (inputs, mut outputs) = (inputs?, outputs?);
+    body(&mut Call::new(workload, &inputs, &mut outputs)?)
+}
+
+/// How a kernel is tuned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TuneOptions {
+    /// How to search.
+    pub strategy: Strategy,
+    /// What may be spent.
+    pub budget: Budget,
+    /// Time for each evaluation.
+    pub evaluation: Duration,
+    /// Seed of the search.
+    pub seed: u64,
+}
+
+/// A setting that was evaluated, and what came of it: what has to be kept to go on later.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Evaluated {
+    /// The parameters.
+    pub params: Params,
+    /// What came of them.
+    pub outcome: Outcome,
+}
+
+/// What a search over the settings of a kernel found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tuned {
+    /// What was evaluated, in order; those from before among them.
+    pub evaluated: Vec<Evaluated>,
+    /// Settings from the best to the worst, with their seconds; those that failed are left out.
+    pub best: Vec<(Params, f64)>,
+    /// Why settings failed, the first of each kind.
+    pub failures: Vec<String>,
+    /// Why it ended; `None` if somebody cancelled it.
+    pub stopped: Option<Stopped>,
+}
+
+/// Searches the settings of a kernel on a workbench. It goes on from what was evaluated before; `watch` hears of every evaluation.
+pub fn tune(
+    bench: &mut Workbench<'_>,
+    kernel: &Arc<dyn HostKernel>,
+    past: &[Evaluated],
+    options: &TuneOptions,
+    watch: &mut dyn FnMut(&Evaluated),
+) -> Result<Tuned, HostError> {
+    let settings = Settings::of(kernel.as_ref(), &bench.workload, bench.machine)?;
+    let knowledge = Knowledge::default();
+    let mut search = options
+        .strategy
+        .search(&settings.space, options.seed, &knowledge);
+    let past: Vec<Evaluation> = past
+        .iter()
+        .filter_map(|one| {
+            Some(Evaluation {
+                configuration: settings.configuration(&one.params)?,
+                outcome: one.outcome,
+            })
+        })
+        .collect();
+    let mut session = Session::new(&mut *search, options.budget, &past)?;
+    let mut failures: Vec<String> = Vec::new();
+    let stopped = loop {
+        if bench.is_cancelled() {
+            break None;
+        }
+        match session.step() {
+            Step::Evaluate(next) => {
+                let params = settings.params(&next)?;
+                let began = bench.clock.now();
+                let tried = bench.evaluate(kernel, &params, options.evaluation)?;
+                // What was broken off says nothing about the setting.
+                if bench.is_cancelled() {
+                    break None;
+                }
+                let took_s = 1e-9 * bench.clock.now().saturating_sub(began) as f64;
+                let outcome = tried.outcome().costing(took_s);
+                if let Some(failure) = tried.failure.filter(|one| !failures.contains(one)) {
+                    failures.push(failure);
+                }
+                session.record(&next, outcome);
+                watch(&Evaluated { params, outcome });
+            }
+            Step::Wait => break Some(Stopped::Nothing),
+            Step::Done(why) => break Some(why),
+        }
+    };
+    let evaluated: Result<Vec<Evaluated>, InvalidParams> = session
+        .evaluations()
+        .iter()
+        .map(|one| {
+            Ok(Evaluated {
+                params: settings.params(&one.configuration)?,
+                outcome: one.outcome,
+            })
+        })
+        .collect();
+    let evaluated = evaluated?;
+    let timed = evaluated
+        .iter()
+        .filter_map(|one| Some((one.params.clone(), one.outcome.usable()?)));
+    let mut best: Vec<(Params, f64)> = timed.collect();
+    best.sort_by(|a, b| a.1.total_cmp(&b.1).then_with(|| a.0.cmp(&b.0)));
+    // Measured again, the latest is not always the first.
+    let mut seen = std::collections::BTreeSet::new();
+    best.retain(|(params, _)| seen.insert(params.clone()));
+    Ok(Tuned {
+        evaluated,
+        best,
+        failures,
+        stopped,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

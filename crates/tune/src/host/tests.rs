@@ -1,0 +1,139 @@
+use kernelwise_backend::{Axis, Knobs, OwnKernel, Space as OwnSpace, knobs};
+use kernelwise_measure::ScriptedClock;
+use kernelwise_types::{KernelSpec, Needs, Technique};
+
+use super::*;
+
+knobs! {
+    struct Tiles {
+        rows, columns,
+    }
+}
+
+/// Copies; the time is shortest with 8 rows and 4 columns. With 64 rows it is wrong, with 32 it fails, with 16 columns it panics.
+fn kernel(clock: &Arc<ScriptedClock>) -> Arc<dyn HostKernel> {
+    let spec = KernelSpec {
+        id: "cpu-copy-f32-tiled".parse().unwrap(),
+        version: 1,
+        technique: Technique::Custom,
+        numerics: Numerics::BitIdentical,
+        needs: Needs::default(),
+    };
+    let clock = Arc::clone(clock);
+    let kernel = OwnKernel::new(spec, move |call, setting, _| {
+        let Tiles { rows, columns } = Tiles::of(setting);
+        let off = |value: u32, best: u32| u64::from(value.ilog2().abs_diff(best.ilog2()));
+        clock.advance(100_000 * (1 + off(rows, 8) + off(columns, 4)));
+        match (rows, columns) {
+            (32, _) => return Err(Fault::kernel("copy", "does not like 32")),
+            (_, 16) => panic!("on purpose"),
+            _ => {}
+        }
+        let (_, inputs, outputs) = call.parts();
+        let out = outputs[0].as_mut_slice::<f32>()?;
+        out.copy_from_slice(inputs[0].as_slice::<f32>()?);
+        if rows == 64 {
+            out[0] += 1.0;
+        }
+        Ok(())
+    });
+    Arc::new(kernel.with_space(|_, _| {
+        OwnSpace::of::<Tiles, 2>([
+            Axis::new(1, [2, 4, 8, 16, 32, 64]),
+            Axis::new(1, [2, 4, 8, 16]),
+        ])
+    }))
+}
+
+fn options(evaluations: u64) -> TuneOptions {
+    TuneOptions {
+        strategy: Strategy::Default,
+        budget: Budget::evaluations(evaluations),
+        evaluation: Duration::from_millis(5),
+        seed: 1,
+    }
+}
+
+fn with_bench<R>(
+    clock: &Arc<ScriptedClock>,
+    cancel: &AtomicBool,
+    body: impl FnOnce(&mut Workbench<'_>) -> R,
+) -> R {
+    let machine = kernelwise_probe::machine();
+    let workload: Workload = "copy f32 100".parse().unwrap();
+    let numerics = Numerics::BitIdentical;
+    let clock: &dyn Clock = &**clock;
+    let mut bench = Workbench::new(&workload, &machine, numerics, clock, cancel, 1).unwrap();
+    body(&mut bench)
+}
+
+#[test]
+fn the_best_setting_is_found_and_what_fails_is_told() {
+    let clock = Arc::new(ScriptedClock::new());
+    let kernel = kernel(&clock);
+    let tuned = with_bench(&clock, &AtomicBool::new(false), |bench| {
+        tune(bench, &kernel, &[], &options(35), &mut |_| ()).unwrap()
+    });
+    assert_eq!(tuned.best[0].0.to_string(), "columns=4,rows=8");
+    assert!((tuned.best[0].1 - 1e-4).abs() < 1e-9);
+    assert!(tuned.best.windows(2).all(|pair| pair[0].1 <= pair[1].1));
+    // 35 settings: 5 with 64 rows, 5 with 32, and 5 more with 16 columns.
+    assert_eq!(tuned.best.len(), 20);
+    let failures = tuned.failures.join("; ");
+    for words in ["wrong result", "does not like 32", "panicked"] {
+        assert!(failures.contains(words), "{failures}");
+    }
+    assert_eq!(tuned.stopped, Some(Stopped::Evaluations));
+}
+
+#[test]
+fn a_search_goes_on_where_it_was_broken_off() {
+    let clock = Arc::new(ScriptedClock::new());
+    let (kernel, cancel) = (kernel(&clock), AtomicBool::new(false));
+    let mut kept = Vec::new();
+    let broken_off = with_bench(&clock, &cancel, |bench| {
+        tune(bench, &kernel, &[], &options(20), &mut |one| {
+            kept.push(one.clone());
+            cancel.store(kept.len() == 7, Ordering::Relaxed);
+        })
+        .unwrap()
+    });
+    assert_eq!((broken_off.stopped, broken_off.evaluated.len()), (None, 7));
+    cancel.store(false, Ordering::Relaxed);
+    let mut anew = Vec::new();
+    let (resumed, whole) = with_bench(&clock, &cancel, |bench| {
+        let mut watch = |one: &Evaluated| anew.push(one.params.clone());
+        let resumed = tune(bench, &kernel, &kept, &options(20), &mut watch).unwrap();
+        let whole = tune(bench, &kernel, &[], &options(20), &mut |_| ()).unwrap();
+        (resumed, whole)
+    });
+    assert!(anew.iter().all(|one| kept.iter().all(|k| k.params != *one)));
+    assert_eq!(resumed.best, whole.best);
+}
+
+#[test]
+fn settings_are_those_of_the_kernel() {
+    let clock = Arc::new(ScriptedClock::new());
+    let machine = kernelwise_probe::machine();
+    let workload: Workload = "copy f32 100".parse().unwrap();
+    let settings = Settings::of(kernel(&clock).as_ref(), &workload, &machine).unwrap();
+    assert_eq!(settings.count(), 35);
+    let all = settings.all().unwrap();
+    assert!(all.contains(&"rows=64,columns=1".parse().unwrap()));
+    for params in &all {
+        let there = settings.configuration(params).unwrap();
+        assert_eq!(settings.params(&there).unwrap(), *params);
+    }
+    assert_eq!(settings.configuration(&"rows=3,columns=1".parse().unwrap()), None);
+}
+
+#[test]
+fn a_kernel_that_cannot_run_says_so() {
+    let clock = Arc::new(ScriptedClock::new());
+    let kernel = kernel(&clock);
+    let tried = with_bench(&clock, &AtomicBool::new(false), |bench| {
+        let params = "rows=3,columns=1".parse().unwrap();
+        bench.evaluate(&kernel, &params, Duration::from_millis(1)).unwrap()
+    });
+    assert!(tried.failure.unwrap().contains("rows"));
+}
