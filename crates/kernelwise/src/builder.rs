@@ -55,10 +55,9 @@ pub enum SetupError {
     #[cfg(feature = "records")]
     #[error("the wisdom in the program: {0}")]
     Wisdom(#[from] kernelwise_store::WisdomError),
-    /// The thread that exchanges records could not be started.
-    #[cfg(feature = "postgres")]
-    #[error("records are not exchanged: {0}")]
-    Sync(#[from] std::io::Error),
+    /// A thread could not be started.
+    #[error("a background thread did not start: {0}")]
+    Thread(#[from] std::io::Error),
     /// A variable that is no text.
     #[error("{variable} is not readable as text: unset it, or write it anew")]
     NotText {
@@ -72,6 +71,7 @@ pub enum SetupError {
 #[must_use = "it is made by `build`"]
 pub struct Builder {
     selector: Result<kernelwise_select::Builder, InvalidKernelId>,
+    watches_load: bool,
     #[cfg(feature = "records")]
     remember: Remember,
 }
@@ -109,6 +109,7 @@ impl Builder {
         };
         Self {
             selector: kernels.map(builder),
+            watches_load: true,
             #[cfg(feature = "records")]
             remember: Remember::default(),
         }
@@ -135,9 +136,14 @@ impl Builder {
         capacity(workloads: usize);
         /// One in so many timed calls is held against the reference, besides first uses; 256 by default, 0 for those alone.
         verify_one_in(calls: u32);
-        /// Whether a thread of its own learns, yes by default. Without, somebody has to call
-        /// [`Selector::settle`](kernelwise_select::Selector::settle).
-        background(background: bool);
+    }
+
+    /// Whether threads of its own learn and look at what others do on this machine, yes by default. Without, somebody has to call
+    /// [`Selector::settle`](kernelwise_select::Selector::settle) and [`Selector::set_load`](kernelwise_select::Selector::set_load).
+    pub fn background(mut self, background: bool) -> Self {
+        self.watches_load = background;
+        self.selector = self.selector.map(|selector| selector.background(background));
+        self
     }
 
     /// What the machine can do at the best, as a first expectation of every kernel; without it the first calls of a
@@ -221,7 +227,7 @@ impl Builder {
     /// Makes it.
     #[cfg(not(feature = "records"))]
     pub fn build(self) -> Result<Kernelwise, SetupError> {
-        Ok(Kernelwise::of(self.selector?.build()?))
+        Kernelwise::of(self.selector?.build()?, self.watches_load)
     }
 
     /// Makes it. What is on record is read first, which takes some ten milliseconds for thousands of workloads.
@@ -232,7 +238,9 @@ impl Builder {
         let clock = WallClock::new(now_s);
         let memory = match &remember.dir {
             Some(dir) => Memory::open(dir, &machine, clock)?,
-            None if remember.wisdom.is_empty() => return Ok(Kernelwise::of(selector.build()?)),
+            None if remember.wisdom.is_empty() => {
+                return Kernelwise::of(selector.build()?, self.watches_load);
+            }
             None => Memory::nowhere(&machine, clock),
         };
         let memory = memory.with_wisdom(remember.wisdom.clone());
@@ -240,7 +248,13 @@ impl Builder {
             true => memory.without_fading(),
             false => memory,
         };
-        remembering(selector, memory, &machine, &remember)
+        let made = remembering(selector, memory, &machine, &remember)?;
+        Ok(Kernelwise {
+            memory: made.memory,
+            #[cfg(feature = "postgres")]
+            sync: made.sync,
+            ..Kernelwise::of(made.selector, self.watches_load)?
+        })
     }
 }
 
@@ -251,7 +265,7 @@ fn remembering(
     memory: Memory,
     machine: &Machine,
     remember: &Remember,
-) -> Result<Kernelwise, SetupError> {
+) -> Result<Remembering, SetupError> {
     for warning in memory.store().iter().flat_map(|store| store.warnings()) {
         tracing::warn!(%warning, "records");
     }
@@ -284,12 +298,21 @@ fn remembering(
         }
         _ => None,
     };
-    Ok(Kernelwise {
+    Ok(Remembering {
         selector,
         #[cfg(feature = "postgres")]
         sync,
         memory: Some(memory),
     })
+}
+
+/// What comes of it.
+#[cfg(feature = "records")]
+struct Remembering {
+    selector: Selector,
+    #[cfg(feature = "postgres")]
+    sync: Option<BackgroundSync>,
+    memory: Option<Arc<Memory>>,
 }
 
 /// Whole seconds since 1970.

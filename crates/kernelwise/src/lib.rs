@@ -98,11 +98,14 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod load;
 #[cfg(feature = "records")]
 pub mod memory;
 mod operations;
 mod tensor;
 mod workloads;
+
+use std::sync::Arc;
 
 use kernelwise_select::{Plan, RunError, SelectError, Selector, Statistics};
 
@@ -126,12 +129,14 @@ pub use tensor::{Sizes, Tensor, TensorMut};
 /// Every kernel of this machine behind one call. All threads may use it at once.
 #[derive(Debug)]
 pub struct Kernelwise {
-    selector: Selector,
+    /// Ends before the selector does.
+    load: Option<load::Watch>,
+    selector: Arc<Selector>,
     /// Ends before the store does.
     #[cfg(feature = "postgres")]
     sync: Option<kernelwise_store::fleet::BackgroundSync>,
     #[cfg(feature = "records")]
-    memory: Option<std::sync::Arc<memory::Memory>>,
+    memory: Option<Arc<memory::Memory>>,
 }
 
 impl Kernelwise {
@@ -145,14 +150,26 @@ impl Kernelwise {
         Builder::new()
     }
 
-    pub(crate) fn of(selector: Selector) -> Self {
-        Self {
+    pub(crate) fn of(selector: Selector, watches_load: bool) -> Result<Self, SetupError> {
+        let selector = Arc::new(selector);
+        let load = match watches_load {
+            true => Some(load::Watch::start(&selector)?),
+            false => None,
+        };
+        Ok(Self {
+            load,
             selector,
             #[cfg(feature = "postgres")]
             sync: None,
             #[cfg(feature = "records")]
             memory: None,
-        }
+        })
+    }
+
+    /// Processors that others keep busy, as of the last look, which is part of what choices depend on; `None` if nobody
+    /// [looks](Builder::background).
+    pub fn load(&self) -> Option<u32> {
+        self.load.as_ref().map(|load| load.busy())
     }
 
     /// Where what is learned is [remembered](Builder::remember); `None` where it is not.

@@ -64,6 +64,7 @@ mod hypervisor;
 mod load;
 mod machine;
 mod numa;
+mod others;
 pub mod pin;
 mod sampler;
 mod state;
@@ -73,6 +74,7 @@ mod tree;
 
 pub use load::LoadNow;
 pub use machine::machine;
+pub use others::Others;
 pub use sampler::{Look, MIN_PERIOD, Sampler, SamplerError, SamplerOptions};
 pub use state::StateReader;
 pub use tree::Tree;

@@ -14,7 +14,7 @@ mod run;
 mod train;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -169,6 +169,8 @@ pub(crate) struct Shared {
     pub(crate) verify_one_in: u32,
     quarantined: Mutex<BTreeMap<(KernelId, u32), Quarantine>>,
     observer: Option<Arc<dyn Observer>>,
+    /// Processors that others keep busy.
+    load: AtomicU32,
     /// Whether a thread of its own learns.
     background: bool,
     /// Operations of the user's own.
@@ -197,6 +199,8 @@ struct HostCase {
     entries: Vec<Entry>,
     refused: Vec<(KernelId, Refusal)>,
     forced: bool,
+    /// Processors that others keep busy meanwhile.
+    load: u32,
 }
 
 /// A kernel with a setting.
@@ -266,8 +270,9 @@ impl Selector {
     /// Who computes a workload, for a caller who runs it and [reports](Self::report).
     #[inline]
     pub fn select(&self, workload: &Workload) -> Result<Ticket, SelectError> {
-        let key = self.shared.key(workload, None);
-        let made = |(): &()| self.shared.case(workload, None);
+        let load = self.shared.load();
+        let key = self.shared.key(workload, None, load);
+        let made = |(): &()| self.shared.case(workload, None, load);
         let pick = |(): &mut (), seat: &Seat| Some((seat.pick()?, seat.case.serial()));
         let picked = self.shared.engine.at_seat(key, &mut (), made, pick)?;
         match picked {
@@ -280,7 +285,7 @@ impl Selector {
                 trial: pick.trial,
             }),
             None => {
-                let case = self.shared.known(workload)?;
+                let case = self.shared.known(workload, load)?;
                 Err(self.shared.nobody(&case))
             }
         }
@@ -334,9 +339,16 @@ impl Selector {
             .ok_or(ReportError::Stale)
     }
 
-    /// The choice for a workload, with everything it was made from.
+    /// Says how many processors others keep busy at the moment, if anybody looks: whoever shares the machine with a program that runs needs
+    /// fewer threads. What is learned under one load is kept apart from what is learned under another, and each is chosen by
+    /// as soon as it is said again. Times under load are not [`Evidence`].
+    pub fn set_load(&self, busy_processors: u32) {
+        self.shared.load.store(busy_processors, Ordering::Relaxed);
+    }
+
+    /// The choice for a workload under the load of the moment, with everything it was made from.
     pub fn explain(&self, workload: &Workload) -> Result<Decision, SelectError> {
-        let case = self.shared.known(workload)?;
+        let case = self.shared.known(workload, self.shared.load())?;
         self.shared.take_in_all();
         let learned = self.shared.engine.learned(&case);
         let host = case.host().ok_or_else(|| self.shared.nobody(&case))?;
@@ -606,17 +618,24 @@ impl Shared {
     /// Everything that decides which kernels may run. Alignment counts up to what any of them asks for; without tensors it is
     /// taken to be enough.
     #[inline]
-    fn key(&self, workload: &Workload, alignment: Option<usize>) -> Key {
+    fn key(&self, workload: &Workload, alignment: Option<usize>, load: u32) -> Key {
         let most = self.alignment.load(Ordering::Relaxed);
         let alignment = alignment.map_or(most, |bytes| bytes.min(most));
-        Key::of(&(workload, alignment))
+        // One word for both: it is hashed on every call.
+        Key::of(&(workload, alignment as u64 | u64::from(load) << 32))
     }
 
-    /// The case of a workload whose tensors are aligned.
-    fn known(&self, workload: &Workload) -> Result<Arc<Case>, SelectError> {
-        let made = |(): &()| self.case(workload, None);
+    /// Processors that others keep busy now.
+    #[inline]
+    fn load(&self) -> u32 {
+        self.load.load(Ordering::Relaxed)
+    }
+
+    /// The case of a workload whose tensors are aligned, under this load.
+    fn known(&self, workload: &Workload, load: u32) -> Result<Arc<Case>, SelectError> {
+        let made = |(): &()| self.case(workload, None, load);
         let case = |(): &mut (), seat: &Seat| Arc::clone(&seat.case);
-        let key = self.key(workload, None);
+        let key = self.key(workload, None, load);
         self.engine.at_seat(key, &mut (), made, case)
     }
 

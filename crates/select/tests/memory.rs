@@ -1,6 +1,8 @@
 //! What a selector is told of before, what it tells others, and the models it fits to what it knows.
 #![allow(clippy::unwrap_used)]
 
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,7 +10,8 @@ use kernelwise_backend::{Axis, Call, HostKernel, Knobs, OwnKernel, Space, knobs}
 use kernelwise_measure::{Clock, ScriptedClock};
 use kernelwise_select::belief::Tally;
 use kernelwise_select::{
-    Because, Builder, Mode, Observed, Observer, Quarantine, Remembered, Selector, Went,
+    Because, Builder, Mode, Observed, Observer, Progress, Quarantine, RaceOptions, Remembered, Selector,
+    Went,
 };
 use kernelwise_types::{
     Estimate, KernelSpec, Needs, Numerics, Technique, TensorView, TensorViewMut, Workload,
@@ -277,4 +280,77 @@ fn a_kernel_that_changes_calls_for_a_training() {
         matches!(trainings.get(1).map(|one| one.because), Some(Because::Changed(1..))),
         "{trainings:?}"
     );
+}
+
+knobs! {
+    struct Threads {
+        threads,
+    }
+}
+
+/// Takes half as long with two threads, and four times as long if their processors are taken.
+fn threaded(clock: &Arc<ScriptedClock>, busy: &Arc<AtomicBool>) -> Arc<dyn HostKernel> {
+    let spec = KernelSpec {
+        id: "cpu-copy-f32-threaded".parse().unwrap(),
+        version: 1,
+        technique: Technique::Custom,
+        numerics: Numerics::BitIdentical,
+        needs: Needs::default(),
+    };
+    let (clock, busy) = (Arc::clone(clock), Arc::clone(busy));
+    let kernel = OwnKernel::new(spec, move |call, setting, _| {
+        let time = match (Threads::of(setting).threads, busy.load(Ordering::Relaxed)) {
+            (1, _) => 2 * MS,
+            (_, false) => MS,
+            (_, true) => 4 * MS,
+        };
+        clock.advance(time);
+        let (_, inputs, outputs) = call.parts();
+        let out = outputs[0].as_mut_slice::<f32>()?;
+        out.copy_from_slice(inputs[0].as_slice::<f32>()?);
+        Ok(())
+    });
+    Arc::new(kernel.with_space(|_, _| Space::of::<Threads, 1>([Axis::new(1, [2])])))
+}
+
+#[test]
+fn load_changes_the_choice_at_once_and_back() {
+    let (clock, busy) = (Arc::new(ScriptedClock::new()), Arc::new(AtomicBool::new(false)));
+    let machine = kernelwise_probe::machine().with_threads(2);
+    let selector = Selector::builder(machine, vec![threaded(&clock, &busy)])
+        .background(false)
+        .clock(Arc::clone(&clock) as _)
+        .build()
+        .unwrap();
+    let call = || {
+        runs(&selector, &clock);
+        selector.settle();
+    };
+    let params = || {
+        let decision = selector.explain(&workload(4)).unwrap();
+        decision.chosen.candidate.params.to_string()
+    };
+    let mut go_on = |_: Progress<'_>| ControlFlow::Continue(());
+    let raced = selector.calibrate(&[workload(4)], &RaceOptions::default(), &mut go_on);
+    raced.unwrap();
+    assert_eq!(params(), "threads=2");
+    let idle = selector.evidence();
+    let plan = selector.plan(&workload(4)).unwrap();
+    for _ in 0..3 {
+        busy.store(true, Ordering::Relaxed);
+        selector.set_load(1);
+        // At the first call: both are expected to take two milliseconds, and two threads were not seen under load.
+        (0..10).for_each(|_| call());
+        assert_eq!(params(), "threads=1");
+        busy.store(false, Ordering::Relaxed);
+        selector.set_load(0);
+        assert_eq!(params(), "threads=2");
+        assert!(plan.choose().is_some());
+        call();
+    }
+    // What was slow for want of a processor is not held against anybody.
+    for (before, after) in idle.iter().zip(selector.evidence()) {
+        let means = (before.of.tally.mean().unwrap(), after.of.tally.mean().unwrap());
+        assert!((means.0 - means.1).abs() < 0.01);
+    }
 }

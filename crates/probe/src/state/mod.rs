@@ -14,7 +14,7 @@ use crate::cpu::topology::Processors;
 use crate::hypervisor;
 use crate::tree::{ReadError, Tree};
 use power::{Batteries, EnergyCounters};
-use stat::Stat;
+pub(crate) use stat::Stat;
 use thermal::{Thermometers, ThrottleCounters};
 
 mod power;

@@ -27,14 +27,14 @@ struct Ticks {
 
 /// One reading of `/proc/stat`.
 #[derive(Debug, Clone)]
-pub(super) struct Stat {
+pub(crate) struct Stat {
     all: Ticks,
     each: BTreeMap<u32, Ticks>,
     running: Option<u32>,
 }
 
 impl Stat {
-    pub(super) fn read(tree: &Tree) -> Result<Self, ReadError> {
+    pub(crate) fn read(tree: &Tree) -> Result<Self, ReadError> {
         let text = tree.text(PATH)?;
         let (mut all, mut each, mut running) = (None, BTreeMap::new(), None);
         for line in text.lines() {
@@ -68,6 +68,16 @@ impl Stat {
     /// The busy share of all processors since `before`.
     pub(super) fn utilisation(before: &Self, now: &Self) -> Reading<Share> {
         share(before.all, now.all, |ticks| ticks.busy)
+    }
+
+    /// Processors that were busy since `before` with something else than this, in ticks; `None` if no time has passed.
+    pub(crate) fn processors_busy(before: &Self, now: &Self, own: u64) -> Option<f64> {
+        let passed = |ticks: &Ticks| ticks.busy + ticks.idle + ticks.iowait;
+        let all = passed(&now.all).checked_sub(passed(&before.all))?;
+        let busy = now.all.busy.checked_sub(before.all.busy)?;
+        let others = busy.saturating_sub(own) as f64;
+        let processors = now.each.len().max(1) as f64;
+        (all > 0).then(|| others * processors / all as f64)
     }
 
     /// The stolen share of all processors since `before`.

@@ -1,7 +1,7 @@
 //! What can be set about a selector, checked when it is made.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -293,6 +293,7 @@ impl Builder {
             verify_one_in: self.verify_one_in,
             quarantined: Mutex::new(quarantined.collect()),
             observer: self.observer,
+            load: AtomicU32::new(0),
             background,
             own: Registry::default(),
             verified: AtomicU64::new(0),

@@ -210,7 +210,7 @@ impl Selector {
         for workload in workloads {
             if !different.contains(&workload) {
                 shared.check_memory(workload)?;
-                shared.known(workload)?;
+                shared.known(workload, shared.load())?;
                 different.push(workload);
             }
         }
@@ -281,11 +281,11 @@ impl Shared {
             outputs.iter_mut().map(Tensor::view_mut).collect();
         let mut outputs = outputs.map_err(made)?;
         let mut call = Call::new(workload, &inputs, &mut outputs).map_err(made)?;
-        let alignment = Some(call.alignment());
+        let (alignment, load) = (Some(call.alignment()), self.load());
         let case = self.engine.at_seat(
-            self.key(workload, alignment),
+            self.key(workload, alignment, load),
             &mut (),
-            |(): &()| self.case(workload, alignment),
+            |(): &()| self.case(workload, alignment, load),
             |(): &mut (), seat: &Seat| Arc::clone(&seat.case),
         )?;
         let host = case.host().ok_or_else(|| self.nobody(&case))?;

@@ -13,6 +13,8 @@ use crate::kinds::Likeness;
 use crate::learn::Facts;
 use crate::problem::{Problem, kind};
 
+/// How far off an expectation under load may be, in ln t: who gets a processor when is for the system to say.
+const LOADED_SD: f64 = 0.3;
 /// How far off an expectation from the roofline may be, in ln t: a factor of e.
 const EXPECTED_SD: f64 = 1.0;
 
@@ -52,6 +54,7 @@ impl Shared {
         &self,
         workload: &Workload,
         alignment: Option<usize>,
+        load: u32,
     ) -> Result<NewCase, SelectError> {
         let host = self.host.load_full();
         let terms = self.terms(&host);
@@ -127,7 +130,10 @@ impl Shared {
         let facts = entries
             .iter()
             .map(|entry| self.facts(entry, workload, &host));
-        let facts = facts.collect();
+        let mut facts: Vec<Facts> = facts.collect();
+        if load > 0 {
+            self.under_load(load, workload, alignment, &entries, &mut facts);
+        }
         let likeness = Likeness {
             kind: kind(workload),
             problem: Problem::of(workload),
@@ -137,9 +143,12 @@ impl Shared {
                 .collect(),
         };
         Ok(NewCase {
-            name: workload.to_string(),
-            // Who learns nothing has nothing to compare with.
-            likeness: (self.mode != Mode::Frozen).then_some(likeness),
+            name: match load {
+                0 => workload.to_string(),
+                busy => format!("{workload}, {busy} processors busy"),
+            },
+            // Who learns nothing has nothing to compare with, and what is slow for want of processors is no example.
+            likeness: (self.mode != Mode::Frozen && load == 0).then_some(likeness),
             facts,
             barred,
             payload: Box::new(HostCase {
@@ -147,6 +156,7 @@ impl Shared {
                 entries,
                 refused,
                 forced: forced.is_some(),
+                load,
             }),
         })
     }
@@ -184,6 +194,44 @@ impl Shared {
             expected,
             checked: AtomicU8::new(UNCHECKED),
         })
+    }
+
+    /// What is to be expected while others keep processors busy: what it takes otherwise, and longer by what its threads have to share.
+    fn under_load(
+        &self,
+        load: u32,
+        workload: &Workload,
+        alignment: Option<usize>,
+        entries: &[Entry],
+        facts: &mut [Facts],
+    ) {
+        let idle = self.engine.case(self.key(workload, alignment, 0));
+        let idle = idle.as_ref().and_then(|case| Some((case, case.host()?)));
+        let host = self.host.load();
+        let all = host.machine().usable_threads();
+        for (entry, facts) in entries.iter().zip(facts) {
+            let threads = entry.threads(workload, host.machine());
+            // All wait for the thread whose processor has most to do.
+            let most = (threads + load.min(all)).div_ceil(all.max(1));
+            let shared = f64::from(most.max(1)).ln();
+            let measured = idle.and_then(|(case, idle)| {
+                let place = idle
+                    .entries
+                    .iter()
+                    .position(|other| other.candidate() == entry.candidate())?;
+                self.engine.learned(case).measured(place)
+            });
+            let before = measured.map(|belief| belief.mean);
+            let before = before.or(facts.expected.map(|expected| expected.mean));
+            if let Some(before) = before {
+                let expected = Expected {
+                    mean: before + shared,
+                    sd: LOADED_SD,
+                };
+                (facts.expected, facts.modelled) = (Some(expected), None);
+            }
+            facts.hinted += shared;
+        }
     }
 
     fn facts(&self, entry: &Entry, workload: &Workload, host: &Host) -> Facts {

@@ -70,7 +70,7 @@ impl Selector {
         let mut taken = Taken::default();
         for pieces in by_workload.into_values() {
             self.shared.add_settings(&pieces);
-            let case = self.shared.known(&pieces[0].workload);
+            let case = self.shared.known(&pieces[0].workload, 0);
             let known = case.map_or(0, |case| self.recall_case(&case, &pieces));
             taken.known += known;
             taken.foreign += pieces.len() - known;
@@ -120,7 +120,9 @@ impl Shared {
     pub(super) fn evidence(&self) -> Vec<Evidence> {
         let mut all = Vec::new();
         for case in self.engine.cases() {
-            let Some(host) = case.host() else { continue };
+            let Some(host) = case.host().filter(|host| host.load == 0) else {
+                continue;
+            };
             let learned = self.engine.learned(&case);
             for (i, entry) in host.entries.iter().enumerate() {
                 let tally = learned.tally(i).filter(|tally| tally.samples() > 0);

@@ -8,7 +8,7 @@ use super::{Entry, Quarantine};
 use crate::engine::Case;
 use crate::learn::Sample;
 
-/// Hears of every time that is learned from, kernels of the processor only: on the thread that learns, with nothing locked.
+/// Hears of every time that is learned from, of kernels of the processor and while nobody else keeps it busy: on the thread that learns, with nothing locked.
 /// Whoever takes long makes learning slow, not calls.
 pub trait Observer: Send + Sync {
     /// A call was timed.
@@ -68,7 +68,9 @@ impl std::fmt::Debug for Observed<'_> {
 /// What the engine tells, in the words of a selector.
 pub(super) fn listener(observer: Arc<dyn Observer>) -> Box<dyn Fn(&Case, &Sample) + Send + Sync> {
     Box::new(move |case, sample| {
-        let Some(host) = case.host() else { return };
+        let Some(host) = case.host().filter(|host| host.load == 0) else {
+            return;
+        };
         let Some(entry) = host.entries.get(sample.candidate) else {
             return;
         };

@@ -63,18 +63,18 @@ fn with_scratch<R>(body: impl FnOnce(&mut Scratch) -> R) -> R {
 pub struct Plan {
     shared: Arc<Shared>,
     workload: Workload,
-    /// The case as of a generation; kernels come and go.
-    seat: RefCell<(u64, Rc<Seat>)>,
+    /// The case as of a generation and a load; kernels come and go, and so do others.
+    seat: RefCell<((u64, u32), Rc<Seat>)>,
 }
 
 impl Clone for Plan {
     fn clone(&self) -> Self {
-        let (generation, seat) = &*self.seat.borrow();
+        let (moment, seat) = &*self.seat.borrow();
         let seat = Seat::new(Arc::clone(&seat.case));
         Self {
             shared: Arc::clone(&self.shared),
             workload: self.workload.clone(),
-            seat: RefCell::new((*generation, Rc::new(seat))),
+            seat: RefCell::new((*moment, Rc::new(seat))),
         }
     }
 }
@@ -91,17 +91,17 @@ impl Plan {
     /// Looks the case up again if it may be known no more.
     #[inline]
     fn renew(&self) {
-        if self.seat.borrow().0 != self.shared.engine.generation() {
+        if self.seat.borrow().0 != self.shared.moment() {
             self.look_up();
         }
     }
 
     #[cold]
     fn look_up(&self) {
-        let generation = self.shared.engine.generation();
+        let moment = self.shared.moment();
         // A workload that nobody computes any more keeps its old case, where all who are gone are barred or unknown.
-        if let Ok(case) = self.shared.known(&self.workload) {
-            *self.seat.borrow_mut() = (generation, Rc::new(Seat::new(case)));
+        if let Ok(case) = self.shared.known(&self.workload, moment.1) {
+            *self.seat.borrow_mut() = (moment, Rc::new(Seat::new(case)));
         }
     }
 
@@ -129,22 +129,28 @@ impl Selector {
 
     /// Looks a workload up once, for many calls of it.
     pub fn plan(&self, workload: &Workload) -> Result<Plan, SelectError> {
-        let generation = self.shared.engine.generation();
-        let seat = Seat::new(self.shared.known(workload)?);
+        let moment = self.shared.moment();
+        let seat = Seat::new(self.shared.known(workload, moment.1)?);
         Ok(Plan {
             shared: Arc::clone(&self.shared),
             workload: workload.clone(),
-            seat: RefCell::new((generation, Rc::new(seat))),
+            seat: RefCell::new((moment, Rc::new(seat))),
         })
     }
 }
 
 impl Shared {
+    /// What a case that was looked up is looked up for.
+    #[inline]
+    fn moment(&self) -> (u64, u32) {
+        (self.engine.generation(), self.load())
+    }
+
     fn run(&self, call: &mut Call<'_, '_>) -> Result<(), RunError> {
-        let alignment = Some(call.alignment());
-        let key = self.key(call.workload(), alignment);
+        let (alignment, load) = (Some(call.alignment()), self.load());
+        let key = self.key(call.workload(), alignment, load);
         let mut call = call;
-        let made = |call: &&mut Call<'_, '_>| self.case(call.workload(), alignment);
+        let made = |call: &&mut Call<'_, '_>| self.case(call.workload(), alignment, load);
         let run = |call: &mut &mut Call<'_, '_>, seat: &Seat| match seat.case.host() {
             Some(host) => self.call(seat, host, call),
             None => Err(self.nobody(&seat.case).into()),
