@@ -19,7 +19,7 @@ pub(crate) struct Args {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 ok, 1 failed, 2 wrong usage, 4 nothing found, 5 a wrong result, 130 interrupted.
+Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 a threshold exceeded, 4 nothing found, 5 a wrong result, 6 records in use or of a newer version, 130 interrupted.
 Results go to standard output, everything else to standard error. NO_COLOR is honoured.
 KERNELWISE_LOG filters log messages (error, warn, info, debug, trace).";
 
@@ -50,6 +50,10 @@ pub(crate) enum Command {
     Select(Explain),
     /// The same with the reason, the alternatives and what would change the choice
     Explain(Explain),
+    /// Compute an input on drawn data: what was predicted, and what it took
+    Run(Run),
+    /// Race the choice for an input against a kernel: `kernelwise compare matmul --shape 64x64x64 --baseline cpu-matmul-f32-gemm`
+    Compare(Compare),
     /// Find better parameters than the usual ones: of the kernels for an input, or with --spec of any program
     Tune(Tune),
     /// Measure what `tune --queue` put on the server of KERNELWISE_DATABASE_URL
@@ -555,6 +559,31 @@ and is shown if it chooses better.";
 pub(crate) enum Demo {
     /// One kernel becomes ten times slower and is left; then all become twice as slow together, and nobody is
     Drift(DemoDrift),
+    /// Products and convolutions while another program comes and goes: calls per second with fixed threads, with a library's default, and
+    /// with Kernelwise
+    Load(DemoLoad),
+    /// Keeps one processor busy until its input ends
+    #[command(hide = true)]
+    Burn,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DemoLoad {
+    /// Seconds for each of the three phases: alone, beside others, alone again
+    #[arg(long, value_name = "SECONDS", default_value_t = 12.0, value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) seconds: f64,
+
+    /// Programs that come and go, each of which keeps one processor busy; by default half as many as there are processors
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) others: Option<u32>,
+
+    /// Seed of inputs
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -606,6 +635,34 @@ pub(crate) struct Explain {
     /// How results are printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) what: Explain,
+
+    /// How often it is computed
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..))]
+    pub(crate) calls: u32,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Compare {
+    #[command(flatten)]
+    pub(crate) what: Explain,
+
+    /// The kernel to compare with, with its usual setting; `kernelwise kernels` lists them
+    #[arg(long, value_name = "KERNEL")]
+    pub(crate) baseline: String,
+
+    /// End with code 3 if the choice is certainly slower by more than this, such as `5%`
+    #[arg(long, value_name = "SHARE", value_parser = percent)]
+    pub(crate) fail_above: Option<f64>,
+
+    /// Seconds the race may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) seconds: f64,
 }
 
 const EXPLAIN_NOTES: &str = "\
@@ -731,7 +788,19 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The same, or 0.
+/// A share: `5%` or `0.05`.
+fn percent(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.strip_suffix('%') {
+        Some(number) => (number.trim(), 0.01),
+        None => (text, 1.0),
+    };
+    match number.parse::<f64>() {
+        Ok(share) if share.is_finite() && share >= 0.0 => Ok(unit * share),
+        _ => Err("expected a share such as 5% or 0.05".to_owned()),
+    }
+}
+
+/// Seconds, or 0.
 fn seconds_or_none(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(0.0) => Ok(0.0),

@@ -10,6 +10,8 @@ pub(crate) enum Failure {
     Failed(anyhow::Error),
     /// What was typed makes no sense: exit code 2.
     Usage(anyhow::Error),
+    /// A threshold that was named is exceeded; what was measured has been printed: exit code 3.
+    Exceeded(anyhow::Error),
     /// Nothing is called that: exit code 4.
     NotFound(anyhow::Error),
     /// A kernel or a library computed something wrong; what was measured has been printed: exit code 5.
@@ -28,6 +30,7 @@ impl Failure {
             Self::Failed(error) if is_closed_pipe(&error) => return ExitCode::SUCCESS,
             Self::Failed(error) => (1, error),
             Self::Usage(error) => (2, error),
+            Self::Exceeded(error) => (3, error),
             Self::NotFound(error) => (4, error),
             Self::Wrong(error) => (5, error),
             Self::Records(error) => (6, error),

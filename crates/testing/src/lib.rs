@@ -9,7 +9,7 @@
 /// `/proc/pressure`), `pin` (threads can be bound to processors), `large_pages` (the system offers them), `cc` (a
 /// C compiler), `openblas` and `onednn` (libraries to compare with, installed by `ci/rivals`), `postgres` (binaries of a
 /// server), `openssl` (the program, to make certificates), `mount` (small file systems can be mounted), `unprivileged` (a user
-/// other than root to become).
+/// other than root to become), `chromium` (a browser, with node to drive it).
 const REQUIRE: &str = "KERNELWISE_REQUIRE";
 
 /// Notes that a test does not run for want of `what`.

@@ -11,6 +11,8 @@
 //!    descriptions.
 //! 4. **[`replay`]** plays a search on a recorded space and tells how near to the optimum it came after how many
 //!    evaluations.
+//! 5. **[`host`]** tunes the settings of a kernel of the processor, on operands it draws; **`external`** (on Unix) any program that can be
+//!    built and run by commands.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -40,11 +42,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! 5. **[`host`]** tunes the settings of a kernel of the processor, on operands it draws.
-//!
 //! Nothing here reads a clock that it was not given, or draws a number that does not come from a seed.
 #![forbid(unsafe_code)]
 
+#[cfg(unix)]
+pub mod external;
 pub mod host;
 mod nearest;
 pub mod recorded;

@@ -102,7 +102,7 @@ fn words(quarantine: &Quarantine) -> String {
 }
 
 /// A selector that has learned about the workload asked for.
-fn learned(args: &args::Explain) -> Result<(Workload, Selector, Policy, Calibration), Failure> {
+pub(super) fn learned(args: &args::Explain) -> Result<(Workload, Selector, Policy, Calibration), Failure> {
     let asked = Asked::parse(&args.op)?;
     let workload = asked::shape(&args.shape, Some(&asked), args.dtype)?;
     let policy: Policy = args

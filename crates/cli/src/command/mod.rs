@@ -12,14 +12,17 @@ mod cost;
 mod demo;
 mod doctor;
 mod explain;
+mod external;
 mod fleet;
 mod generated;
 mod hits;
 mod kernels;
 mod learn;
+mod load;
 mod model;
 mod own_models;
 mod probe;
+mod reality;
 mod replay;
 mod spaces;
 mod tune;
@@ -37,9 +40,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Kernels(kernels) => kernels::run(&kernels),
         Command::Select(asked) => explain::select(&asked),
         Command::Explain(asked) => explain::explain(&asked),
+        Command::Run(asked) => reality::run_it(&asked),
+        Command::Compare(asked) => reality::compare(&asked),
         Command::Tune(asked) => tune::run(&asked),
         Command::Worker(asked) => worker::work(&asked),
         Command::Demo(Demo::Drift(drift)) => demo::drift(&drift),
+        Command::Demo(Demo::Load(asked)) => load::run(&asked),
+        Command::Demo(Demo::Burn) => load::burn(),
         Command::Replay(Replay::FindDb(record)) => replay::find_db(&record),
         Command::Replay(Replay::Space(spaces)) => spaces::replay(&spaces),
         Command::Model(Model::Evaluate(asked)) => model::evaluate_models(&asked),

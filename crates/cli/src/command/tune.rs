@@ -77,7 +77,7 @@ struct Finalist {
 /// Tunes the kernels of an operation, or a program.
 pub(crate) fn run(args: &args::Tune) -> Result<(), Failure> {
     match (&args.spec, &args.op) {
-        (Some(_), _) => Err(Failure::Usage(anyhow!("to come"))),
+        (Some(spec), _) => super::external::run(args, spec),
         (None, Some(op)) => kernels(args, op),
         (None, None) => Err(Failure::Usage(anyhow!("name an operation, or a --spec"))),
     }

@@ -1,0 +1,363 @@
+//! `kernelwise demo load`: what choosing is worth on a machine that is shared.
+//!
+//! A product and a convolution by turns, as in a small network, while other programs come and go. Contenders take turns of half a
+//! second, so that all of them meet the same moments. Whoever fixes the number of threads has to do so for all of them.
+
+use std::ops::ControlFlow;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kernelwise::Kernelwise;
+use kernelwise_backend::sample::{self, Arrangement, Tensor, Values};
+use kernelwise_backend::{Call, Host, HostKernel, Scratch, Setting, Terms, prior, run as run_kernel};
+use kernelwise_measure::{Clock, TscClock};
+use kernelwise_select::{Measured, RaceOptions};
+use kernelwise_types::{Machine, Technique, Workload};
+use serde::Serialize;
+
+use crate::args::{self, Format};
+use crate::exit::Failure;
+use crate::{interrupt, output};
+
+/// What is computed, by turns.
+const STREAM: [&str; 2] = [
+    "matmul f32 384x384x384",
+    "conv2d f32 1x32x48x48 f64x3x3 p1",
+];
+
+/// How long a contender runs before the next has its turn, in seconds.
+const TURN_S: f64 = 0.5;
+
+#[derive(Debug, Serialize)]
+struct Told {
+    /// Processors of this machine, and programs that came and went.
+    processors: u32,
+    others: u32,
+    stream: Vec<&'static str>,
+    phases: Vec<Phase>,
+    /// The number of threads that served most calls over all phases.
+    best_fixed: String,
+    /// Calls of Kernelwise over those of that number of threads, while others ran.
+    kernelwise_over_best_fixed: f64,
+    /// The same over the library's default.
+    kernelwise_over_library_default: f64,
+    /// The same over the best contender of all, while nobody else ran.
+    kernelwise_over_best_idle: f64,
+    /// The same over all phases.
+    kernelwise_over_best_fixed_overall: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Phase {
+    others: u32,
+    /// Calls per second, by contender.
+    calls_per_s: Vec<(String, f64)>,
+    /// Processors that Kernelwise took to be in use by others, in the end.
+    load_seen: Option<u32>,
+}
+
+impl Phase {
+    fn of(&self, name: &str) -> f64 {
+        let found = self.calls_per_s.iter().find(|(known, _)| known == name);
+        found.map_or(0.0, |(_, calls)| *calls)
+    }
+}
+
+/// Keeps a processor busy until whoever started it ends.
+pub(crate) fn burn() -> Result<(), Failure> {
+    let over = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&over);
+    std::thread::spawn(move || {
+        // The end of the input, or any trouble with it, is the end.
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        told.store(true, Ordering::Relaxed);
+    });
+    let mut x = 1.0_f64;
+    while !over.load(Ordering::Relaxed) {
+        for _ in 0..10_000 {
+            x = std::hint::black_box(x * 1.000_000_1 + 1e-9);
+        }
+    }
+    Ok(())
+}
+
+/// Other programs; they end when this is dropped.
+struct Others(Vec<Child>);
+
+impl Others {
+    fn start(count: u32) -> std::io::Result<Self> {
+        let program = std::env::current_exe()?;
+        let mut others = Self(Vec::new());
+        for _ in 0..count {
+            let child = Command::new(&program)
+                .args(["demo", "burn"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()?;
+            others.0.push(child);
+        }
+        Ok(others)
+    }
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // One that ended already needs no telling.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Who computes the stream.
+enum Contender {
+    /// These kernels with these settings, one for each part of the stream.
+    Fixed(String, Vec<(Arc<dyn HostKernel>, Setting)>),
+    Kernelwise,
+}
+
+impl Contender {
+    fn name(&self) -> &str {
+        match self {
+            Self::Fixed(name, _) => name,
+            Self::Kernelwise => "kernelwise",
+        }
+    }
+}
+
+/// One part of the stream, with its operands.
+struct Part {
+    workload: Workload,
+    inputs: Vec<Tensor>,
+    outputs: Vec<Tensor>,
+}
+
+impl Part {
+    fn new(text: &str, seed: u64) -> Result<Self, Failure> {
+        let workload: Workload = text.parse()?;
+        let draw = (Arrangement::Contiguous, Values::Ordinary, seed);
+        Ok(Self {
+            inputs: sample::inputs(&workload, draw.0, draw.1, draw.2)?,
+            outputs: sample::outputs(&workload, draw.0, draw.1, draw.2)?,
+            workload,
+        })
+    }
+
+    fn call(&mut self, body: &mut dyn FnMut(&mut Call<'_, '_>) -> Result<(), Failure>) -> Result<(), Failure> {
+        let inputs: Result<Vec<_>, _> = self.inputs.iter().map(Tensor::view).collect();
+        let outputs: Result<Vec<_>, _> = self.outputs.iter_mut().map(Tensor::view_mut).collect();
+        let (inputs, mut outputs) = (inputs?, outputs?);
+        body(&mut Call::new(&self.workload, &inputs, &mut outputs)?)
+    }
+}
+
+/// Runs all phases and tells.
+pub(crate) fn run(args: &args::DemoLoad) -> Result<(), Failure> {
+    let cancel = interrupt::flag()?;
+    let machine = kernelwise_probe::machine();
+    let processors = machine.usable_threads();
+    let others = args.others.unwrap_or((processors / 2).max(1));
+    let parts: Result<Vec<Part>, Failure> =
+        STREAM.iter().map(|text| Part::new(text, args.seed)).collect();
+    let mut parts = parts?;
+    let kw = Kernelwise::builder().build()?;
+    let workloads: Vec<Workload> = parts.iter().map(|part| part.workload.clone()).collect();
+    let mut go_on = |_: kernelwise_select::Progress<'_>| match cancel.load(Ordering::Relaxed) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    let raced = kw
+        .selector()
+        .calibrate(&workloads, &RaceOptions::default(), &mut go_on)?;
+    if cancel.load(Ordering::Relaxed) {
+        return Err(Failure::Interrupted);
+    }
+    let contenders = contenders(&raced, &workloads, &machine)?;
+    let mut phases = Vec::new();
+    for others in [0, others, 0] {
+        let beside = Others::start(others)?;
+        let calls_per_s = phase(&kw, &contenders, &mut parts, args.seconds, &machine, cancel)?;
+        phases.push(Phase {
+            others,
+            calls_per_s,
+            load_seen: kw.load(),
+        });
+        drop(beside);
+    }
+    let told = told(phases, processors, others);
+    match args.format {
+        Format::Json => output::json("kernelwise.demo_load/1", &told),
+        Format::Table => output::text(&text(&told)),
+    }
+}
+
+/// Fixed numbers of threads, each with the kernels that are fastest with them; a library as it comes; and Kernelwise.
+fn contenders(
+    raced: &[Measured],
+    workloads: &[Workload],
+    machine: &Machine,
+) -> Result<Vec<Contender>, Failure> {
+    let host = Host::new(machine.clone(), kernelwise_cpu::kernels()?)?;
+    let find = |one: &Measured| {
+        let kernels = host.kernels_for(&one.workload);
+        let kernel = kernels
+            .into_iter()
+            .find(|kernel| kernel.spec().id == one.candidate.kernel)?;
+        let space = kernel.space(&one.workload, machine);
+        let setting = space.setting(&one.candidate.params).ok()?;
+        let threads = prior::threads(&space, &setting);
+        Some((kernel, setting, threads, one.median_ns?.get()))
+    };
+    let fastest = |workload: &Workload, fits: &dyn Fn(&dyn HostKernel, u32) -> bool| {
+        let timed = raced.iter().filter(|one| one.workload == *workload);
+        let timed = timed.filter_map(find);
+        let timed = timed.filter(|(kernel, _, threads, _)| fits(kernel.as_ref(), *threads));
+        let best = timed.min_by(|a, b| a.3.total_cmp(&b.3));
+        best.map(|(kernel, setting, ..)| (kernel, setting))
+    };
+    let all = machine.usable_threads();
+    let mut contenders = Vec::new();
+    for threads in 1..=all {
+        let fits = |_: &dyn HostKernel, count: u32| count == threads;
+        let kernels: Option<Vec<_>> = workloads.iter().map(|one| fastest(one, &fits)).collect();
+        if let Some(kernels) = kernels {
+            let plural = if threads == 1 { "" } else { "s" };
+            contenders.push(Contender::Fixed(format!("{threads} thread{plural}"), kernels));
+        }
+    }
+    // A library uses all processors unless it is told otherwise; where none computes a part, the fastest kernel that does so.
+    let library = |workload: &Workload| {
+        let wrapped = |kernel: &dyn HostKernel, count: u32| {
+            count == all && kernel.spec().technique == Technique::Library
+        };
+        fastest(workload, &wrapped).or_else(|| fastest(workload, &|_, count| count == all))
+    };
+    let kernels: Option<Vec<_>> = workloads.iter().map(library).collect();
+    if let Some(kernels) = kernels {
+        contenders.push(Contender::Fixed("library default".to_owned(), kernels));
+    }
+    contenders.push(Contender::Kernelwise);
+    Ok(contenders)
+}
+
+/// Turns of all contenders until the time is over; calls per second of each.
+fn phase(
+    kw: &Kernelwise,
+    contenders: &[Contender],
+    parts: &mut [Part],
+    seconds: f64,
+    machine: &Machine,
+    cancel: &AtomicBool,
+) -> Result<Vec<(String, f64)>, Failure> {
+    let clock = TscClock::new();
+    let began = clock.now();
+    let since = |start: u64| clock.now().saturating_sub(start) as f64 / 1e9;
+    let mut served = vec![(0u64, 0.0f64); contenders.len()];
+    let mut scratch = Scratch::new();
+    let terms = Terms::usual(machine);
+    while since(began) < seconds {
+        for (contender, (calls, time)) in contenders.iter().zip(&mut served) {
+            let start = clock.now();
+            while since(start) < TURN_S {
+                for (number, part) in parts.iter_mut().enumerate() {
+                    part.call(&mut |call| {
+                        match contender {
+                            Contender::Kernelwise => kw.run(call)?,
+                            Contender::Fixed(_, kernels) => {
+                                let (kernel, setting) = &kernels[number];
+                                run_kernel(kernel.as_ref(), call, setting, &mut scratch, &terms)?;
+                            }
+                        }
+                        Ok(())
+                    })?;
+                    *calls += 1;
+                }
+                if cancel.load(Ordering::Relaxed) {
+                    return Err(Failure::Interrupted);
+                }
+            }
+            *time += since(start);
+        }
+    }
+    let rate = |(calls, time): (u64, f64)| calls as f64 / time.max(1e-9);
+    let names = contenders.iter().map(|one| one.name().to_owned());
+    Ok(names.zip(served.into_iter().map(rate)).collect())
+}
+
+fn told(phases: Vec<Phase>, processors: u32, others: u32) -> Told {
+    let fixed: Vec<String> = phases
+        .first()
+        .map(|phase| phase.calls_per_s.iter().map(|(name, _)| name.clone()))
+        .into_iter()
+        .flatten()
+        .filter(|name| name.contains("thread"))
+        .collect();
+    let overall = |name: &str| phases.iter().map(|phase| phase.of(name)).sum::<f64>();
+    let best = fixed
+        .iter()
+        .max_by(|a, b| overall(a).total_cmp(&overall(b)))
+        .cloned()
+        .unwrap_or_default();
+    let ratio = |busy: bool, name: &dyn Fn(&Phase) -> f64| {
+        let chosen = phases.iter().filter(|phase| (phase.others > 0) == busy);
+        let sums = chosen.fold((0.0, 0.0), |(mine, theirs), phase| {
+            (mine + phase.of("kernelwise"), theirs + name(phase))
+        });
+        sums.0 / sums.1
+    };
+    let best_of_all = |phase: &Phase| {
+        let rates = phase.calls_per_s.iter();
+        let others = rates.filter(|(name, _)| name != "kernelwise");
+        others.map(|(_, rate)| *rate).fold(0.0, f64::max)
+    };
+    Told {
+        processors,
+        others,
+        stream: STREAM.to_vec(),
+        kernelwise_over_best_fixed: ratio(true, &|phase| phase.of(&best)),
+        kernelwise_over_library_default: ratio(true, &|phase| phase.of("library default")),
+        kernelwise_over_best_idle: ratio(false, &best_of_all),
+        kernelwise_over_best_fixed_overall: overall("kernelwise") / overall(&best),
+        best_fixed: best,
+        phases,
+    }
+}
+
+fn text(told: &Told) -> String {
+    let mut text = format!(
+        "{} processors; {} by turns; calls per second\n",
+        told.processors,
+        told.stream.join(" and ")
+    );
+    let mut headings = vec![""];
+    let names: Vec<&str> = told
+        .phases
+        .first()
+        .map(|phase| phase.calls_per_s.iter().map(|(name, _)| name.as_str()))
+        .into_iter()
+        .flatten()
+        .collect();
+    headings.extend(&names);
+    let rows = told.phases.iter().map(|phase| {
+        let mut row = vec![match phase.others {
+            0 => "alone".to_owned(),
+            count => format!("beside {count} other"),
+        }];
+        row.extend(names.iter().map(|name| format!("{:.0}", phase.of(name))));
+        row
+    });
+    let right: Vec<usize> = (1..headings.len()).collect();
+    text += &output::columns(&headings, &right, rows.collect());
+    text += &format!(
+        "beside others, Kernelwise serves {:.2}x the calls of the best fixed number ({}) and {:.2}x those of the library's default\n",
+        told.kernelwise_over_best_fixed, told.best_fixed, told.kernelwise_over_library_default
+    );
+    text += &format!(
+        "alone, {:.2}x those of the best contender; over all phases {:.2}x those of the best fixed number\n",
+        told.kernelwise_over_best_idle, told.kernelwise_over_best_fixed_overall
+    );
+    text
+}
