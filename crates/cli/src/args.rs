@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Find better parameters than the usual ones: of the kernels for an input, or with --spec of any program
     Tune(Tune),
+    /// Say what to run on a device without measuring there: `kernelwise recommend matmul --shape 4096x4096x4096 --device a100`
+    Recommend(Recommend),
     /// Measure what `tune --queue` put on the server of KERNELWISE_DATABASE_URL
     Worker(Worker),
     /// Show on scripted kernels how learning behaves
@@ -67,6 +69,8 @@ pub(crate) enum Command {
     /// Say how well models of times predict, and choose
     #[command(subcommand)]
     Model(Model),
+    /// Make a page of what is on record: winners, gains, the roofline, predictions against measurements, regret, events
+    Report(Report),
     /// Show, check, thin out or forget what is on record
     #[command(subcommand)]
     Cache(Cache),
@@ -186,6 +190,34 @@ pub(crate) struct BenchStore {
     pub(crate) format: Format,
 }
 
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Report {
+    /// The file to write; `report.html` by default, or standard output for the other forms
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// The form
+    #[arg(long, value_enum, default_value_t = ReportFormat::Html)]
+    pub(crate) format: ReportFormat,
+
+    /// Seed of how workloads are held out, and of the replay
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// The forms of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// One page that needs no network
+    Html,
+    /// For programs: one object with a `schema` field
+    Json,
+    /// For spreadsheets
+    Csv,
+    /// For reading and pasting
+    Markdown,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Cache {
     /// Print the file that records are kept in
@@ -293,7 +325,12 @@ pub(crate) struct Sync {
 #[command(after_help = TUNE_NOTES)]
 pub(crate) struct Tune {
     /// The operation, such as `matmul` or `reduce.sum`
-    #[arg(value_name = "OPERATION", required_unless_present = "spec", requires = "shape", conflicts_with = "spec")]
+    #[arg(
+        value_name = "OPERATION",
+        required_unless_present = "spec",
+        requires = "shape",
+        conflicts_with = "spec"
+    )]
     pub(crate) op: Option<String>,
 
     /// Its sizes, or a whole workload
@@ -348,6 +385,41 @@ pub(crate) struct Tune {
 const TUNE_NOTES: &str = "\
 What was evaluated is kept, so that an interrupted search goes on where it ended. The best settings then race the usual ones, all in turn: \
 those times are put on record, and `select`, `explain` and programs that remember use them.";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Recommend {
+    /// The operation, such as `matmul` or `reduce.sum`
+    #[arg(value_name = "OPERATION")]
+    pub(crate) op: String,
+
+    /// Its sizes, or a whole workload
+    #[arg(long, value_name = "SHAPE")]
+    pub(crate) shape: String,
+
+    /// The element type of a --shape that names none, f32 by default
+    #[arg(long)]
+    pub(crate) dtype: Option<DType>,
+
+    /// The device: `host`, or one that is described, such as `a100`, `rtx-4090`, `apple-m2` or `webgpu-default`
+    #[arg(long, value_name = "DEVICE", default_value = "host")]
+    pub(crate) device: String,
+
+    /// Bytes of memory a call may use there
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) memory_limit: Option<u64>,
+
+    /// Allow results of reduced precision: half precision and matrix units for wider elements
+    #[arg(long)]
+    pub(crate) allow_reduced: bool,
+
+    /// Seed of models that are fitted
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Worker {

@@ -3,6 +3,7 @@
 //! `learn` and `tune` write to it, the others read from it. Where it cannot be opened for want of a directory that may be written, the
 //! program goes on without; a file of a newer version ends it, with nothing touched.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -155,8 +156,8 @@ impl Records {
         calibration: &Calibration,
         found: &Recollection,
     ) -> Result<Vec<Evidence>, Failure> {
-        let here =
-            kernelwise::memory::evidence(&self.machine, kernels, calibration, &found.here)?;
+        let here = kernelwise::memory::evidence(&self.machine, kernels, calibration, &found.here)?;
+        let here = self.memory.with_paces(here, &BTreeMap::new());
         Ok([here, found.elsewhere.clone()].concat())
     }
 

@@ -116,7 +116,10 @@ fn the_cache_is_counted_checked_and_cleared() {
 fn what_is_on_record_is_listed() {
     let records = learned();
     let records = records.path();
-    let listed = json(records, &["cache", "list", "--op", "copy", "--this-machine"]);
+    let listed = json(
+        records,
+        &["cache", "list", "--op", "copy", "--this-machine"],
+    );
     assert_eq!(listed["schema"], "kernelwise.cache_list/1");
     let series = listed["series"].as_array().unwrap();
     assert!(series.len() > 20);
@@ -127,7 +130,12 @@ fn what_is_on_record_is_listed() {
     }
     let table = answer(records, &["cache", "list"]);
     assert_eq!(table.lines().count(), series.len() + 1);
-    assert_eq!(run(records, &["cache", "list", "--op", "matmul"]).status.code(), Some(4));
+    assert_eq!(
+        run(records, &["cache", "list", "--op", "matmul"])
+            .status
+            .code(),
+        Some(4)
+    );
 }
 
 #[test]
@@ -161,13 +169,19 @@ fn kernels_that_are_kept_away_are_listed_and_let_back_in() {
     let table = answer(records, &["cache", "quarantine"]);
     assert!(table.contains("said hello instead"), "{table}");
     let asked = ["explain", "copy", "--shape", "77", "--time-budget", "0.1"];
-    let explained = run(records, &[&asked[..], &["--calibration-budget", "0.2"]].concat());
+    let explained = run(
+        records,
+        &[&asked[..], &["--calibration-budget", "0.2"]].concat(),
+    );
     assert!(text(&explained.stderr).contains("is kept away"));
     assert!(text(&explained.stdout).contains("quarantined"));
     let lift = |kernel: &str| run(records, &["cache", "quarantine", "--lift", kernel]);
     assert_eq!(lift("cpu-copy-f32-nobody").status.code(), Some(4));
     assert!(lift(spec.id.as_str()).status.success());
-    assert_eq!(answer(records, &["cache", "quarantine"]), "no kernel is kept away\n");
+    assert_eq!(
+        answer(records, &["cache", "quarantine"]),
+        "no kernel is kept away\n"
+    );
 }
 
 #[test]
@@ -183,12 +197,18 @@ fn wisdom_of_the_project_is_used_and_never_written() {
     let asked = ["select", "copy", "--shape", "1000", "--format", "json"];
     let ask = |records: &Path, at: &Path| {
         let mut asked = kernelwise(records, &asked);
-        let output = asked.env("KERNELWISE_MODE", "frozen").current_dir(at).output();
+        let output = asked
+            .env("KERNELWISE_MODE", "frozen")
+            .current_dir(at)
+            .output();
         let output = output.unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         output
     };
-    let (from_layer, own) = (ask(empty.path(), there.path()), ask(here.path(), here.path()));
+    let (from_layer, own) = (
+        ask(empty.path(), there.path()),
+        ask(here.path(), here.path()),
+    );
     assert_eq!(text(&from_layer.stdout), text(&own.stdout));
     assert!(text(&from_layer.stdout).contains("measured"));
     assert!(text(&from_layer.stderr).contains("broken.wisdom is left out"));
@@ -212,7 +232,11 @@ fn models_are_trained_shown_and_used() {
     assert_eq!(estimate["known_by"], "modelled", "{explained}");
     assert!(explained["bound_by"].is_string() || explained["bound_by"].is_object());
     let table = answer(records, &["model", "evaluate"]);
-    for words in ["choosing by forecasts alone", "errors grow without", "announced"] {
+    for words in [
+        "choosing by forecasts alone",
+        "errors grow without",
+        "announced",
+    ] {
         assert!(table.contains(words), "{table}");
     }
 }

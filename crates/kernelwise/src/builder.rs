@@ -142,7 +142,9 @@ impl Builder {
     /// [`Selector::settle`](kernelwise_select::Selector::settle) and [`Selector::set_load`](kernelwise_select::Selector::set_load).
     pub fn background(mut self, background: bool) -> Self {
         self.watches_load = background;
-        self.selector = self.selector.map(|selector| selector.background(background));
+        self.selector = self
+            .selector
+            .map(|selector| selector.background(background));
         self
     }
 
@@ -153,7 +155,9 @@ impl Builder {
         {
             self.remember.calibrated = true;
         }
-        self.selector = self.selector.map(|selector| selector.calibration(calibration));
+        self.selector = self
+            .selector
+            .map(|selector| selector.calibration(calibration));
         self
     }
 
@@ -275,6 +279,7 @@ fn remembering(
     let mut selector = selector.quarantined(memory.quarantined()?);
     if let Some(calibration) = calibration {
         let evidence = evidence(machine, &kernels, &calibration, &found.here)?;
+        let evidence = memory.with_paces(evidence, &Default::default());
         let all = [evidence, found.elsewhere].concat();
         selector = selector.forecast(memory.kept_models(&all));
         // What the caller measured is newer than what is on record.

@@ -30,6 +30,8 @@ use serde::{Deserialize, Serialize};
 
 /// The form in which models are kept; another is fitted anew.
 const FORMAT: u32 = 1;
+/// The note in which paces are kept.
+const PACES: &str = "paces";
 
 /// The memory of a program on this machine. All threads may use it at once.
 #[derive(Debug)]
@@ -308,6 +310,44 @@ impl Memory {
 
     fn slot(&self, store: &Store, workload: &str, candidate: &Candidate, version: u32) -> Slot {
         store.slot(&self.key(workload, candidate, version))
+    }
+
+    /// Keeps how long the [fixed work](kernelwise_select::pace) took beside the race of each of these workloads, in nanoseconds.
+    pub fn keep_paces(&self, paces: &BTreeMap<String, f64>) {
+        let mut all = self.paces();
+        all.extend(paces.iter().map(|(name, ns)| (name.clone(), *ns)));
+        if let (Some(store), Ok(kept)) = (&self.store, serde_json::to_value(&all)) {
+            store.keep_model(&self.fingerprint, PACES, kept);
+        }
+    }
+
+    fn paces(&self) -> BTreeMap<String, f64> {
+        let store = self.store.as_ref();
+        let kept = store.map(|store| store.model(&self.fingerprint, PACES));
+        let kept = kept.and_then(Result::ok).flatten();
+        kept.and_then(|kept| serde_json::from_value(kept).ok())
+            .unwrap_or_default()
+    }
+
+    /// Evidence of this machine with how much slower than usual it was meanwhile, as far as that was looked at: before, or by these
+    /// looks. What is usual is the middle of all looks.
+    pub fn with_paces(
+        &self,
+        mut evidence: Vec<Evidence>,
+        looks: &BTreeMap<String, f64>,
+    ) -> Vec<Evidence> {
+        let mut paces = self.paces();
+        paces.extend(looks.iter().map(|(name, ns)| (name.clone(), *ns)));
+        let mut all: Vec<f64> = paces.values().copied().filter(|ns| *ns > 0.0).collect();
+        all.sort_by(f64::total_cmp);
+        let Some(usual) = all.get(all.len() / 2) else {
+            return evidence;
+        };
+        for one in evidence.iter_mut().filter(|one| one.away.is_none()) {
+            let look = paces.get(&one.of.workload.to_string());
+            one.slower = look.map(|ns| (ns / usual).ln()).filter(|ln| ln.is_finite());
+        }
+        evidence
     }
 
     /// Models that were fitted to exactly this evidence before. Kinds of which there are none, or others, are left out.

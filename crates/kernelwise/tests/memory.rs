@@ -35,7 +35,10 @@ fn report(selector: &Selector, elements: usize) {
 
 fn chosen(kw: &Kernelwise, elements: usize) -> (String, Estimate) {
     let decision = kw.explain(&copy(elements)).unwrap();
-    (decision.chosen.candidate.to_string(), decision.chosen.estimate)
+    (
+        decision.chosen.candidate.to_string(),
+        decision.chosen.estimate,
+    )
 }
 
 #[test]
@@ -75,11 +78,26 @@ fn a_kernel_that_failed_stays_away_from_later_runs() {
     let second = open();
     let kept = second.selector().quarantined();
     assert_eq!(kept.len(), 1);
-    assert_eq!((&kept[0].kernel, &kept[0].evidence[..]), (&failed, "a number was wrong"));
+    assert_eq!(
+        (&kept[0].kernel, &kept[0].evidence[..]),
+        (&failed, "a number was wrong")
+    );
     assert_ne!(chosen(&second, 500).0, failed.to_string());
     // Until somebody lets it back in.
-    assert!(second.memory().unwrap().lift_quarantine(failed.as_str()).unwrap());
-    assert!(!second.memory().unwrap().lift_quarantine("cpu-copy-f32-nobody").unwrap());
+    assert!(
+        second
+            .memory()
+            .unwrap()
+            .lift_quarantine(failed.as_str())
+            .unwrap()
+    );
+    assert!(
+        !second
+            .memory()
+            .unwrap()
+            .lift_quarantine("cpu-copy-f32-nobody")
+            .unwrap()
+    );
     drop(second);
     assert!(open().selector().quarantined().is_empty());
 }

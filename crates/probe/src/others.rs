@@ -70,7 +70,11 @@ mod tests {
         let half = format!("{} 0 0 {}", busy / 2, idle / 2);
         let all = format!("cpu {busy} 0 0 {idle}\ncpu0 {half}\ncpu1 {half}\nprocs_running 1\n");
         fake.write("/proc/stat", &all);
-        let fields = format!("7 (a ) name) S 1 1 1 0 -1 0 0 0 0 0 {} {} 0 0", own / 2, own / 2);
+        let fields = format!(
+            "7 (a ) name) S 1 1 1 0 -1 0 0 0 0 0 {} {} 0 0",
+            own / 2,
+            own / 2
+        );
         fake.write("/proc/self/stat", &fields);
     }
 

@@ -111,7 +111,11 @@ mod tests {
     /// 100 GFLOP/s, caches of 100 GB/s, memory of 10 GB/s, 5 us to wake two threads.
     fn calibration() -> Calibration {
         let bandwidth = |place: MemoryPlace, threads: u32| {
-            let rate = if place == MemoryPlace::Dram { 1e10 } else { 1e11 };
+            let rate = if place == MemoryPlace::Dram {
+                1e10
+            } else {
+                1e11
+            };
             [AccessPattern::Read, AccessPattern::Copy].map(|pattern| Bandwidth {
                 place,
                 pattern,
@@ -149,12 +153,18 @@ mod tests {
             bound(&workload, time_ns, threads, &machine, &calibration(), None)
         };
         // 2 * 1000^3 operations at 100 per ns are 20 ms.
-        assert_eq!(of("matmul f32 1000x1000x1000", 2.5e7, 1), WorkloadClass::Compute);
+        assert_eq!(
+            of("matmul f32 1000x1000x1000", 2.5e7, 1),
+            WorkloadClass::Compute
+        );
         // 800 MB at 10 per ns are 80 ms.
         assert_eq!(of("copy f32 100000000", 9e7, 1), WorkloadClass::Memory);
         // 8 kB at 100 per ns are 80 ns.
         let near = of("copy f32 1000", 100.0, 1);
-        assert!(matches!(&near, WorkloadClass::Cache(name) if name == "l1"), "{near:?}");
+        assert!(
+            matches!(&near, WorkloadClass::Cache(name) if name == "l1"),
+            "{near:?}"
+        );
         // Twenty times what either would need.
         assert_eq!(of("copy f32 1000", 2000.0, 1), WorkloadClass::Latency);
         // Waking the second thread takes more than half of it.
@@ -165,7 +175,11 @@ mod tests {
         let told: Vec<String> = all.iter().map(words).collect();
         assert_eq!(
             told,
-            ["the bandwidth of the l1 cache", "unknown", "the bandwidth of memory"]
+            [
+                "the bandwidth of the l1 cache",
+                "unknown",
+                "the bandwidth of memory"
+            ]
         );
     }
 

@@ -62,6 +62,7 @@ pub mod key;
 mod kinds;
 pub mod learn;
 pub mod own;
+pub mod pace;
 pub mod policy;
 pub mod problem;
 mod selector;
@@ -71,8 +72,8 @@ pub mod stream;
 pub use budget::Budget;
 pub use policy::{Policy, Weights};
 pub use selector::{
-    Because, BuildError, Builder, CalibrateError, Ended, Evidence, Measured, Mode, Noticed, Observed,
-    Observer, Plan, Progress, Quarantine, RaceOptions, Remembered, ReportError, RunError,
+    Because, BuildError, Builder, CalibrateError, Ended, Evidence, Measured, Mode, Noticed,
+    Observed, Observer, Plan, Progress, Quarantine, RaceOptions, Remembered, ReportError, RunError,
     SelectError, Selector, Taken, Ticket, Training, UnknownMode, Went,
 };
 pub use statistics::{Quality, Statistics};

@@ -10,8 +10,8 @@ use kernelwise_backend::{Axis, Call, HostKernel, Knobs, OwnKernel, Space, knobs}
 use kernelwise_measure::{Clock, ScriptedClock};
 use kernelwise_select::belief::Tally;
 use kernelwise_select::{
-    Because, Builder, Mode, Observed, Observer, Progress, Quarantine, RaceOptions, Remembered, Selector,
-    Went,
+    Because, Builder, Mode, Observed, Observer, Progress, Quarantine, RaceOptions, Remembered,
+    Selector, Went,
 };
 use kernelwise_types::{
     Estimate, KernelSpec, Needs, Numerics, Technique, TensorView, TensorViewMut, Workload,
@@ -123,7 +123,10 @@ fn runs(selector: &Selector, clock: &ScriptedClock) -> u64 {
 
 /// Keeps what it hears of.
 #[derive(Default)]
-struct Ear(Mutex<Vec<((u64, usize), String, f64)>>, Mutex<Vec<Quarantine>>);
+struct Ear(
+    Mutex<Vec<((u64, usize), String, f64)>>,
+    Mutex<Vec<Quarantine>>,
+);
 
 impl Observer for Ear {
     fn observed(&self, observed: &Observed<'_>) {
@@ -277,7 +280,10 @@ fn a_kernel_that_changes_calls_for_a_training() {
     }
     let trainings = selector.trainings();
     assert!(
-        matches!(trainings.get(1).map(|one| one.because), Some(Because::Changed(1..))),
+        matches!(
+            trainings.get(1).map(|one| one.because),
+            Some(Because::Changed(1..))
+        ),
         "{trainings:?}"
     );
 }
@@ -315,7 +321,10 @@ fn threaded(clock: &Arc<ScriptedClock>, busy: &Arc<AtomicBool>) -> Arc<dyn HostK
 
 #[test]
 fn load_changes_the_choice_at_once_and_back() {
-    let (clock, busy) = (Arc::new(ScriptedClock::new()), Arc::new(AtomicBool::new(false)));
+    let (clock, busy) = (
+        Arc::new(ScriptedClock::new()),
+        Arc::new(AtomicBool::new(false)),
+    );
     let machine = kernelwise_probe::machine().with_threads(2);
     let selector = Selector::builder(machine, vec![threaded(&clock, &busy)])
         .background(false)
@@ -350,7 +359,10 @@ fn load_changes_the_choice_at_once_and_back() {
     }
     // What was slow for want of a processor is not held against anybody.
     for (before, after) in idle.iter().zip(selector.evidence()) {
-        let means = (before.of.tally.mean().unwrap(), after.of.tally.mean().unwrap());
+        let means = (
+            before.of.tally.mean().unwrap(),
+            after.of.tally.mean().unwrap(),
+        );
         assert!((means.0 - means.1).abs() < 0.01);
     }
 }

@@ -336,10 +336,7 @@ impl Store {
         fingerprint: &Fingerprint,
         name: &str,
     ) -> Result<Option<Value>, StoreError> {
-        let notes = self.notes::<Value>(NoteKind::Model)?;
-        let here = |note: &Note| note.fingerprint == *fingerprint && note.name == name;
-        let found = notes.into_iter().find(|(note, _)| here(note));
-        Ok(found.map(|(_, model)| model))
+        self.with(|conn| rows::note_body(conn, NoteKind::Model, fingerprint.as_str(), name))
     }
 
     /// Runs a query on an open file that is still where its name says.

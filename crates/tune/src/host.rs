@@ -295,8 +295,7 @@ impl<'a> Workbench<'a> {
                 self.inputs.iter().map(Tensor::view).collect();
             let expected = self.expected.as_deref().unwrap_or_default();
             let numerics = kernel.spec().numerics;
-            let compared =
-                answer::compare(&self.workload, numerics, &views?, expected, &actual);
+            let compared = answer::compare(&self.workload, numerics, &views?, expected, &actual);
             if let Err(what) = compared {
                 return Ok(Tried::failed(format!("wrong result: {what}")));
             }
@@ -320,19 +319,19 @@ impl<'a> Workbench<'a> {
         rounds: std::ops::RangeInclusive<usize>,
         budget: Duration,
     ) -> Result<Race, HostError> {
-        let (workload, clock, cancel, seed) =
-            (&self.workload, self.clock, self.cancel, self.seed);
+        let (workload, clock, cancel, seed) = (&self.workload, self.clock, self.cancel, self.seed);
         let raced = on_call(workload, &self.inputs, &mut self.outputs, |call| {
             let shared = RefCell::new((call, Scratch::new()));
-            let contender = |(number, (kernel, setting)): (usize, &(Arc<dyn HostKernel>, Setting))| {
-                let (kernel, setting, shared) = (Arc::clone(kernel), *setting, &shared);
-                Contender::new(number.to_string(), move || {
-                    let mut shared = shared.borrow_mut();
-                    let (call, scratch) = &mut *shared;
-                    scratch.reserve(kernel.workspace(call.workload(), &setting))?;
-                    kernel.execute(call, &setting, scratch)
-                })
-            };
+            let contender =
+                |(number, (kernel, setting)): (usize, &(Arc<dyn HostKernel>, Setting))| {
+                    let (kernel, setting, shared) = (Arc::clone(kernel), *setting, &shared);
+                    Contender::new(number.to_string(), move || {
+                        let mut shared = shared.borrow_mut();
+                        let (call, scratch) = &mut *shared;
+                        scratch.reserve(kernel.workspace(call.workload(), &setting))?;
+                        kernel.execute(call, &setting, scratch)
+                    })
+                };
             let contenders = entrants.iter().enumerate().map(contender).collect();
             let race = Sampler::new(clock)
                 .warm_up(1)
@@ -356,8 +355,7 @@ fn on_call<R>(
     outputs: &mut [Tensor],
     body: impl FnOnce(&mut Call<'_, '_>) -> Result<R, Fault>,
 ) -> Result<R, Fault> {
-    let inputs: Result<Vec<TensorView<'_>>, ViewError> =
-        inputs.iter().map(Tensor::view).collect();
+    let inputs: Result<Vec<TensorView<'_>>, ViewError> = inputs.iter().map(Tensor::view).collect();
     let outputs: Result<Vec<TensorViewMut<'_>>, ViewError> =
         outputs.iter_mut().map(Tensor::view_mut).collect();
     let (inputs, mut outputs) = (inputs?, outputs?);

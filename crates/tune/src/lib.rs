@@ -13,6 +13,9 @@
 //!    evaluations.
 //! 5. **[`host`]** tunes the settings of a kernel of the processor, on operands it draws; **`external`** (on Unix) any program that can be
 //!    built and run by commands.
+//! 6. **[`strategy`]** recommends without measuring: kernel and parameters for the processor or another device, within limits, and
+//!    better with every time it is told. **[`gpu`]** is what it knows of GPUs: their limits, how full a launch makes them, how long
+//!    it should take.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -47,10 +50,12 @@
 
 #[cfg(unix)]
 pub mod external;
+pub mod gpu;
 pub mod host;
 mod nearest;
 pub mod recorded;
 pub mod replay;
 pub mod search;
 pub mod space;
+pub mod strategy;
 mod surrogate;

@@ -147,7 +147,14 @@ fn list(args: &args::CacheList, store: &Store) -> Result<(), Failure> {
                     },
                 ]
             });
-            let headings = ["workload", "kernel", "parameters", "time", "runs", "measured on"];
+            let headings = [
+                "workload",
+                "kernel",
+                "parameters",
+                "time",
+                "runs",
+                "measured on",
+            ];
             output::text(&output::columns(&headings, &[3, 4], rows.collect()))
         }
     }

@@ -10,12 +10,12 @@ use anyhow::anyhow;
 use kernelwise_backend::Call;
 use kernelwise_backend::sample::{self, Arrangement, Values};
 use kernelwise_measure::{Clock, TscClock};
+use kernelwise_model::watch::WorkloadClass;
 use kernelwise_probe::calibrate::CalibrateOptions;
 use kernelwise_select::bound::{bound, words as bound_words};
 use kernelwise_select::forecast::Scope;
 use kernelwise_select::problem::kind;
 use kernelwise_select::{Observer, Policy, Quarantine, Selector, Statistics};
-use kernelwise_model::watch::WorkloadClass;
 use kernelwise_types::units::Nanos;
 use kernelwise_types::{Calibration, Decision, Estimate, Numerics, Ranked, Workload};
 use serde::Serialize;
@@ -102,7 +102,9 @@ fn words(quarantine: &Quarantine) -> String {
 }
 
 /// A selector that has learned about the workload asked for.
-pub(super) fn learned(args: &args::Explain) -> Result<(Workload, Selector, Policy, Calibration), Failure> {
+pub(super) fn learned(
+    args: &args::Explain,
+) -> Result<(Workload, Selector, Policy, Calibration), Failure> {
     let asked = Asked::parse(&args.op)?;
     let workload = asked::shape(&args.shape, Some(&asked), args.dtype)?;
     let policy: Policy = args
@@ -124,7 +126,8 @@ pub(super) fn learned(args: &args::Explain) -> Result<(Workload, Selector, Polic
     let forecast = records.memory().models(&evidence, args.seed);
     // Times of other machines are a beginning, not an answer.
     let own = |scope: Scope| scope.other_machines_distance.is_none();
-    let is_known = forecast.kinds().any(own) || found.here.iter().any(|one| one.workload == workload);
+    let is_known =
+        forecast.kinds().any(own) || found.here.iter().any(|one| one.workload == workload);
     let numerics = match args.allow_reduced {
         true => Numerics::ReducedPrecision,
         false => Numerics::Reordered,

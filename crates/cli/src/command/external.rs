@@ -104,9 +104,9 @@ fn text(tuned: &Tuned, spec: &Spec) -> String {
     let mut text = String::new();
     for (name, timed) in [("best", &tuned.best), ("default", &tuned.default)] {
         if let Some(timed) = timed {
-            let range = timed.interval.map(|(low, high)| {
-                format!(" (90 % interval {} to {})", time(low), time(high))
-            });
+            let range = timed
+                .interval
+                .map(|(low, high)| format!(" (90 % interval {} to {})", time(low), time(high)));
             text += &format!(
                 "{name:8} {}: {}{}\n",
                 spec.space().describe(&timed.configuration),

@@ -10,21 +10,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kernelwise::Kernelwise;
 use kernelwise_backend::sample::{self, Arrangement, Tensor, Values};
-use kernelwise_backend::{Call, Host, HostKernel, Scratch, Setting, Terms, prior, run as run_kernel};
+use kernelwise_backend::{
+    Call, Host, HostKernel, Scratch, Setting, Terms, prior, run as run_kernel,
+};
 use kernelwise_measure::{Clock, TscClock};
 use kernelwise_select::{Measured, RaceOptions};
-use kernelwise_types::{Machine, Technique, Workload};
+use kernelwise_types::{Fingerprint, Machine, Technique, Workload};
 use serde::Serialize;
 
 use crate::args::{self, Format};
 use crate::exit::Failure;
+use crate::records::Records;
 use crate::{interrupt, output};
 
 /// What is computed, by turns.
-const STREAM: [&str; 2] = [
-    "matmul f32 384x384x384",
-    "conv2d f32 1x32x48x48 f64x3x3 p1",
-];
+const STREAM: [&str; 2] = ["matmul f32 384x384x384", "conv2d f32 1x32x48x48 f64x3x3 p1"];
+
+/// The note in which the last result is kept, for the report.
+pub(super) const KEPT: &str = "demo load";
 
 /// How long a contender runs before the next has its turn, in seconds.
 const TURN_S: f64 = 0.5;
@@ -146,7 +149,10 @@ impl Part {
         })
     }
 
-    fn call(&mut self, body: &mut dyn FnMut(&mut Call<'_, '_>) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn call(
+        &mut self,
+        body: &mut dyn FnMut(&mut Call<'_, '_>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let inputs: Result<Vec<_>, _> = self.inputs.iter().map(Tensor::view).collect();
         let outputs: Result<Vec<_>, _> = self.outputs.iter_mut().map(Tensor::view_mut).collect();
         let (inputs, mut outputs) = (inputs?, outputs?);
@@ -160,8 +166,10 @@ pub(crate) fn run(args: &args::DemoLoad) -> Result<(), Failure> {
     let machine = kernelwise_probe::machine();
     let processors = machine.usable_threads();
     let others = args.others.unwrap_or((processors / 2).max(1));
-    let parts: Result<Vec<Part>, Failure> =
-        STREAM.iter().map(|text| Part::new(text, args.seed)).collect();
+    let parts: Result<Vec<Part>, Failure> = STREAM
+        .iter()
+        .map(|text| Part::new(text, args.seed))
+        .collect();
     let mut parts = parts?;
     let kw = Kernelwise::builder().build()?;
     let workloads: Vec<Workload> = parts.iter().map(|part| part.workload.clone()).collect();
@@ -188,6 +196,11 @@ pub(crate) fn run(args: &args::DemoLoad) -> Result<(), Failure> {
         drop(beside);
     }
     let told = told(phases, processors, others);
+    let records = Records::open(&machine)?;
+    if let (Some(store), Ok(kept)) = (records.memory().store(), serde_json::to_value(&told)) {
+        store.keep_model(&Fingerprint::of(&machine), KEPT, kept);
+    }
+    records.close()?;
     match args.format {
         Format::Json => output::json("kernelwise.demo_load/1", &told),
         Format::Table => output::text(&text(&told)),
@@ -225,7 +238,10 @@ fn contenders(
         let kernels: Option<Vec<_>> = workloads.iter().map(|one| fastest(one, &fits)).collect();
         if let Some(kernels) = kernels {
             let plural = if threads == 1 { "" } else { "s" };
-            contenders.push(Contender::Fixed(format!("{threads} thread{plural}"), kernels));
+            contenders.push(Contender::Fixed(
+                format!("{threads} thread{plural}"),
+                kernels,
+            ));
         }
     }
     // A library uses all processors unless it is told otherwise; where none computes a part, the fastest kernel that does so.

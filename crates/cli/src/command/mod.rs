@@ -23,8 +23,12 @@ mod model;
 mod own_models;
 mod probe;
 mod reality;
+mod recommend;
+mod regret;
 mod replay;
+mod report;
 mod spaces;
+mod standings;
 mod tune;
 mod watch;
 mod worker;
@@ -43,6 +47,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Run(asked) => reality::run_it(&asked),
         Command::Compare(asked) => reality::compare(&asked),
         Command::Tune(asked) => tune::run(&asked),
+        Command::Recommend(asked) => recommend::run(&asked),
         Command::Worker(asked) => worker::work(&asked),
         Command::Demo(Demo::Drift(drift)) => demo::drift(&drift),
         Command::Demo(Demo::Load(asked)) => load::run(&asked),
@@ -52,6 +57,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Model(Model::Evaluate(asked)) => model::evaluate_models(&asked),
         Command::Model(Model::Show(asked)) => own_models::show(&asked),
         Command::Model(Model::Train(asked)) => own_models::train(&asked),
+        Command::Report(asked) => report::run(&asked),
         Command::Cache(asked) => cache::cache(&asked),
         Command::Export(asked) => cache::export(&asked),
         Command::Import(asked) => cache::import(&asked),

@@ -39,7 +39,7 @@ struct Shown {
 }
 
 /// What is on record here, as evidence.
-fn recorded() -> Result<(Records, Vec<Evidence>), Failure> {
+pub(super) fn recorded() -> Result<(Records, Vec<Evidence>), Failure> {
     let machine = kernelwise_probe::machine();
     let records = Records::open(&machine)?;
     let nothing = || {
@@ -213,10 +213,18 @@ fn shown_text(shown: &Shown) -> String {
             sizes.collect::<Vec<_>>().join(" "),
             model
                 .other_machines_distance
-                .map_or("this machine".to_owned(), |d| format!("others, {d:.2} away")),
+                .map_or("this machine".to_owned(), |d| {
+                    format!("others, {d:.2} away")
+                }),
         ]
     });
-    let headings = ["model of", "workloads", "kernels with threads", "sizes", "measured on"];
+    let headings = [
+        "model of",
+        "workloads",
+        "kernels with threads",
+        "sizes",
+        "measured on",
+    ];
     let mut text = output::columns(&headings, &[1, 2], rows.collect());
     for (kind, count) in &shown.too_few {
         text += &format!(" no model of {kind}: {count} measured\n");

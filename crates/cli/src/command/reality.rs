@@ -182,7 +182,9 @@ fn reality_text(reality: &Reality) -> String {
     text += match reality.is_right {
         Some(true) => "  the result is that of the reference\n",
         Some(false) => "  the result is NOT that of the reference\n",
-        None => "  the result was not held against the reference: it would take too long, or several are right\n",
+        None => {
+            "  the result was not held against the reference: it would take too long, or several are right\n"
+        }
     };
     text
 }
@@ -294,7 +296,10 @@ fn named(
     let able = host.kernels_for(workload);
     let found = able.iter().find(|kernel| kernel.spec().id.as_str() == name);
     let Some(kernel) = found else {
-        let ids: Vec<&str> = able.iter().map(|kernel| kernel.spec().id.as_str()).collect();
+        let ids: Vec<&str> = able
+            .iter()
+            .map(|kernel| kernel.spec().id.as_str())
+            .collect();
         return Err(Failure::NotFound(anyhow!(
             "no kernel for {workload} is called `{name}`: there are {}",
             ids.join(", ")

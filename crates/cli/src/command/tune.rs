@@ -146,15 +146,17 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
             best_ns: best.map(|(_, seconds)| 1e9 * seconds),
         });
         finalists.push((Arc::clone(&one.kernel), one.params.clone(), true));
-        let better = tuned.best.iter().filter(|(params, _)| *params != one.params);
+        let better = tuned
+            .best
+            .iter()
+            .filter(|(params, _)| *params != one.params);
         for (params, _) in better.take(FINALISTS) {
             finalists.push((Arc::clone(&one.kernel), params.clone(), false));
         }
     }
     bar.finish_and_clear();
     let left_s = (all_s - spent_s()).clamp(0.5, LAST_RACE * all_s + 0.5);
-    let (best, best_over_usual) =
-        last_race(&mut bench, &records, &machine, &finalists, left_s)?;
+    let (best, best_over_usual) = last_race(&mut bench, &records, &machine, &finalists, left_s)?;
     let tuned = Tuned {
         workload: workload.to_string(),
         strategy: strategy.name(),
@@ -332,7 +334,15 @@ fn text(tuned: &Tuned) -> String {
             one.best_ns.map_or("-".to_owned(), time),
         ]
     });
-    let headings = ["kernel", "evaluated", "failed", "usual", "", "best seen", ""];
+    let headings = [
+        "kernel",
+        "evaluated",
+        "failed",
+        "usual",
+        "",
+        "best seen",
+        "",
+    ];
     let mut text = format!("{} by search `{}`\n", tuned.workload, tuned.strategy);
     text += &output::columns(&headings, &[1, 2, 4, 6], rows.collect());
     for one in &tuned.kernels {

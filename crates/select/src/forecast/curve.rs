@@ -11,6 +11,8 @@ use super::Row;
 
 /// Where the curve may bend, in standard deviations from the mean.
 const BENDS: [f64; 5] = [-1.0, -0.5, 0.0, 0.5, 1.0];
+/// By how much the pace of a shared machine changes, in ln t: the unit in which it counts.
+const USUAL_CHANGE: f64 = 0.2;
 /// As far out as a curve is followed.
 const FAR: f64 = 3.0;
 /// As many rows as the wish for a level curve counts.
@@ -28,9 +30,9 @@ impl Curve {
         let bases: Vec<Vec<f64>> = rows.iter().map(|row| row.base()).collect();
         let width = bases.first()?.len();
         let scales: Vec<Option<(f64, f64)>> = (0..width).map(|i| scale(&bases, i)).collect();
-        let mut table = Table::new(terms(&scales, &bases[0]).len());
+        let mut table = Table::new(terms(&scales, &bases[0], 0.0).len());
         for (row, base) in rows.iter().zip(&bases) {
-            let terms = terms(&scales, base);
+            let terms = terms(&scales, base, row.slower);
             table
                 .push_weighted(&terms, row.over as f32, row.weight() as f32)
                 .ok()?;
@@ -40,7 +42,7 @@ impl Curve {
     }
 
     pub(super) fn at(&self, row: &Row) -> Option<f64> {
-        let terms = terms(&self.scales, &row.base());
+        let terms = terms(&self.scales, &row.base(), row.slower);
         self.linear.predict(&terms).ok().map(f64::from)
     }
 }
@@ -53,7 +55,7 @@ fn scale(bases: &[Vec<f64>], i: usize) -> Option<(f64, f64)> {
     (deviation > 1e-6).then_some((mean, deviation))
 }
 
-fn terms(scales: &[Option<(f64, f64)>], base: &[f64]) -> Vec<f32> {
+fn terms(scales: &[Option<(f64, f64)>], base: &[f64], slower: f64) -> Vec<f32> {
     let scaled: Vec<f64> = scales
         .iter()
         .zip(base)
@@ -72,9 +74,6 @@ fn terms(scales: &[Option<(f64, f64)>], base: &[f64]) -> Vec<f32> {
         }));
         terms.extend(BENDS.iter().map(|bend| (a - bend).max(0.0) as f32));
     }
-    // An arm that met one shape only has a constant.
-    if terms.is_empty() {
-        terms.push(0.0);
-    }
+    terms.push((slower / USUAL_CHANGE) as f32);
     terms
 }

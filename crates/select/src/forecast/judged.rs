@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kernelwise_types::Workload;
+use kernelwise_types::{Candidate, Workload};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
@@ -69,24 +69,33 @@ pub struct Judged {
     pub without_model: usize,
     /// Choosing by forecasts; `None` if nobody had a choice.
     pub choices: Option<Choices>,
+    /// All of them, time by time.
+    #[serde(skip)]
+    pub times: Vec<HeldOutTime>,
     /// By which factor errors grow, in the mean, if what is asked about one of these things is another time's: 1 where it
     /// does not matter.
     pub importance: BTreeMap<&'static str, f64>,
 }
 
-/// One time beside its forecast.
-struct Told {
-    workload: String,
-    y: f64,
-    mean: f64,
-    half_width: f64,
+/// One time beside its forecast from others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeldOutTime {
+    /// The workload.
+    pub workload: Workload,
+    /// The kernel with its parameters.
+    pub candidate: Candidate,
+    /// What was measured, as ln t.
+    pub y: f64,
+    /// What was foretold, as ln t.
+    pub mean: f64,
+    /// Nine times in ten it should lie within so much of that.
+    pub half_width: f64,
     sd: f64,
     prior_error: Option<f64>,
-    operation: String,
     decade: u32,
 }
 
-impl Told {
+impl HeldOutTime {
     fn error(&self) -> f64 {
         (self.y - self.mean).abs()
     }
@@ -120,40 +129,40 @@ pub fn judge(evidence: &[Evidence], zone: f64, seed: u64) -> Judged {
         let forecast = Forecast::fit(&known, seed);
         exchange(&forecast, &asking, &mut shuffled);
         for one in asking {
-            let kernel = (&one.of.candidate.kernel, one.of.version);
-            let foretold = forecast.of(&one.of.workload, kernel, one.threads, one.expected_ns);
+            let foretold = forecast.of_known(one);
             let (Some(foretold), Some(y)) = (foretold, one.of.tally.mean()) else {
                 without_model += 1;
                 continue;
             };
-            told.push(Told {
-                workload: one.of.workload.to_string(),
+            told.push(HeldOutTime {
+                workload: one.of.workload.clone(),
+                candidate: one.of.candidate.clone(),
                 y,
                 mean: foretold.mean,
                 sd: foretold.sd(),
                 half_width: foretold.half_width,
                 prior_error: one.expected_ns.map(|ns| (y - ns.max(0.01).ln()).abs()),
-                operation: one.of.workload.operation().name().to_owned(),
                 decade: (y / std::f64::consts::LN_10).max(0.0) as u32,
             });
         }
     }
-    let mut operations: BTreeMap<String, Vec<&Told>> = BTreeMap::new();
-    let mut decades: BTreeMap<u32, Vec<&Told>> = BTreeMap::new();
+    let mut operations: BTreeMap<String, Vec<&HeldOutTime>> = BTreeMap::new();
+    let mut decades: BTreeMap<u32, Vec<&HeldOutTime>> = BTreeMap::new();
     for one in &told {
         operations
-            .entry(one.operation.clone())
+            .entry(one.workload.operation().name().to_owned())
             .or_default()
             .push(one);
         decades.entry(one.decade).or_default().push(one);
     }
-    let all: Vec<&Told> = told.iter().collect();
+    let all: Vec<&HeldOutTime> = told.iter().collect();
     Judged {
         all: accuracy(&all),
         operations: each(operations),
         decades: each(decades),
         without_model,
         choices: choices(&told, zone),
+        times: told,
         importance: shuffled
             .into_iter()
             .map(|(name, (more, count))| (name, (more / count.max(1) as f64).exp()))
@@ -227,17 +236,18 @@ fn off(model: &Kind, row: &Row, over: f64) -> Option<f64> {
 }
 
 /// The candidate that is foretold to be fastest, on each workload, beside the one that was.
-fn choices(told: &[Told], zone: f64) -> Option<Choices> {
-    let mut by_workload: BTreeMap<&str, Vec<&Told>> = BTreeMap::new();
+fn choices(told: &[HeldOutTime], zone: f64) -> Option<Choices> {
+    let mut by_workload: BTreeMap<String, Vec<&HeldOutTime>> = BTreeMap::new();
     for one in told {
-        by_workload.entry(&one.workload).or_default().push(one);
+        let name = one.workload.to_string();
+        by_workload.entry(name).or_default().push(one);
     }
     /// Ends of the classes of sureness.
     const ENDS: [f64; 5] = [0.0, 0.5, 0.7, 0.9, 1.0];
     let mut classes = [(0usize, 0.0, 0usize); ENDS.len() - 1];
     let (mut workloads, mut slower) = (0usize, 0.0);
     for candidates in by_workload.values().filter(|list| list.len() > 1) {
-        let belief = |one: &&Told| Belief {
+        let belief = |one: &&HeldOutTime| Belief {
             mean: one.mean,
             sd: one.sd,
             weight: 1.0,
@@ -269,28 +279,29 @@ fn choices(told: &[Told], zone: f64) -> Option<Choices> {
     })
 }
 
-fn each<K: Ord>(groups: BTreeMap<K, Vec<&Told>>) -> BTreeMap<K, Accuracy> {
+fn each<K: Ord>(groups: BTreeMap<K, Vec<&HeldOutTime>>) -> BTreeMap<K, Accuracy> {
     let groups = groups.into_iter();
     groups
         .filter_map(|(name, told)| Some((name, accuracy(&told)?)))
         .collect()
 }
 
-fn accuracy(told: &[&Told]) -> Option<Accuracy> {
+fn accuracy(told: &[&HeldOutTime]) -> Option<Accuracy> {
     let factor = |mut errors: Vec<f64>, share: f64| {
         errors.sort_by(f64::total_cmp);
         let rank = (share * errors.len() as f64).ceil() as usize;
         errors.get(rank.checked_sub(1)?).map(|error| error.exp())
     };
-    let list = |value: &dyn Fn(&Told) -> f64| told.iter().map(|one| value(one)).collect::<Vec<_>>();
+    let list =
+        |value: &dyn Fn(&HeldOutTime) -> f64| told.iter().map(|one| value(one)).collect::<Vec<_>>();
     let held = told
         .iter()
         .filter(|one| one.error() <= one.half_width)
         .count();
     Some(Accuracy {
         times: told.len(),
-        median_error_factor: factor(list(&Told::error), 0.5)?,
-        p90_error_factor: factor(list(&Told::error), 0.9)?,
+        median_error_factor: factor(list(&HeldOutTime::error), 0.5)?,
+        p90_error_factor: factor(list(&HeldOutTime::error), 0.9)?,
         coverage_90: held as f64 / told.len() as f64,
         median_interval_factor: factor(list(&|one| 2.0 * one.half_width), 0.5)?,
         prior_median_error_factor: factor(

@@ -32,7 +32,7 @@ use crate::selector::candidates::arm;
 use curve::Curve;
 
 pub(crate) use judged::hands;
-pub use judged::{Accuracy, Choices, Judged, Reliability, judge};
+pub use judged::{Accuracy, Choices, HeldOutTime, Judged, Reliability, judge};
 
 /// Workloads of a kind below which there is no model of it: five hands of two.
 const FEWEST_WORKLOADS: usize = 10;
@@ -144,6 +144,8 @@ struct Row {
     worth: f64,
     /// Which of the workloads of the kind.
     workload: usize,
+    /// By how much the machine is slower than usual, in ln t.
+    slower: f64,
 }
 
 /// A forecast.
@@ -216,7 +218,8 @@ impl Forecast {
         }
     }
 
-    /// How long a kernel in a version should take on so many threads; `None` of kinds without a model.
+    /// How long a kernel in a version should take on so many threads, while the machine is as fast as usual; `None` of kinds without a
+    /// model.
     pub fn of(
         &self,
         workload: &Workload,
@@ -227,6 +230,18 @@ impl Forecast {
         let kind = self.kinds.get(&kind(workload))?;
         let arm = arm(kernel.0, kernel.1, threads);
         kind.foretell(&Row::new(workload, arm, threads, expected_ns)?)
+    }
+
+    /// What would have been foretold of a time that is known, in the moment it was measured.
+    pub(crate) fn of_known(&self, one: &Evidence) -> Option<Foretold> {
+        let workload = &one.of.workload;
+        let kind = self.kinds.get(&kind(workload))?;
+        let arm = arm(&one.of.candidate.kernel, one.of.version, one.threads);
+        let row = Row::new(workload, arm, one.threads, one.expected_ns)?;
+        kind.foretell(&Row {
+            slower: one.slower.unwrap_or(0.0),
+            ..row
+        })
     }
 
     /// Kinds that there are models of, and what each has seen.
@@ -268,6 +283,7 @@ impl Row {
             over: 0.0,
             worth: 1.0,
             workload: 0,
+            slower: 0.0,
         })
     }
 
@@ -281,7 +297,7 @@ impl Row {
     /// What trees ask about; an arm that never ran has no column.
     fn asked(&self, column: Option<usize>, columns: usize) -> Vec<f32> {
         let mut asked = self.features.clone();
-        asked.extend([self.expected as f32, self.threads]);
+        asked.extend([self.expected as f32, self.threads, self.slower as f32]);
         let arms = asked.len();
         asked.resize(arms + columns, 0.0);
         if let Some(own) = column.and_then(|column| asked.get_mut(arms + column)) {
@@ -315,8 +331,11 @@ fn rows(evidence: &[&Evidence]) -> (Vec<Row>, Vec<Seen>) {
             });
             seen.len() - 1
         });
+        let slower = one.slower.unwrap_or(0.0);
         rows.push(Row {
-            over: mean - row.expected,
+            // All is slower together; what does not go along is for the models.
+            over: mean - slower - row.expected,
+            slower,
             worth: one.of.tally.weight(),
             workload: place,
             ..row
@@ -438,7 +457,13 @@ impl Kind {
         let arms = &self.kept.arms;
         let arm = arms.get(&row.arm);
         let curve = arm.and_then(|arm| arm.curve.as_ref());
-        mean(&self.trees, row, arm.map(|arm| arm.column), arms.len(), curve)
+        mean(
+            &self.trees,
+            row,
+            arm.map(|arm| arm.column),
+            arms.len(),
+            curve,
+        )
     }
 
     fn foretell(&self, row: &Row) -> Option<Foretold> {
@@ -455,7 +480,7 @@ impl Kind {
         let nearest = seen.iter().map(|seen| (away(seen), seen));
         let (away, nearest) = nearest.min_by(|a, b| a.0.total_cmp(&b.0))?;
         Some(Foretold {
-            mean: row.expected + over,
+            mean: row.expected + row.slower + over,
             half_width: width * (1.0 + WIDER * (away - 1.0).max(0.0)),
             nearest: nearest.name.clone(),
             nearest_factor: away.exp(),

@@ -29,6 +29,7 @@ fn measured(kernel: &str, shape: [usize; 3], threads: u32, random: &mut Pcg64Mcg
         threads,
         expected_ns: Some(0.05 * work + 1.0),
         away: None,
+        slower: None,
     }
 }
 
@@ -225,4 +226,44 @@ fn other_machines_stand_in_until_there_are_own_times() {
     // Enough own times need nobody else.
     let both = [theirs.clone(), here].concat();
     assert_eq!(of(&Forecast::fit(&both, 1)), own);
+}
+
+#[test]
+fn slow_moments_are_not_held_against_shapes() {
+    let mut random = Pcg64Mcg::seed_from_u64(3);
+    let usual = many(60);
+    // Every third workload was measured while the machine was half as fast.
+    let mut disturbed = usual.clone();
+    for (i, four) in disturbed.chunks_mut(4).enumerate() {
+        let slower = if i % 3 == 0 { 2f64.ln() } else { 0.0 };
+        // The look is a little off.
+        let look = slower + 0.02 * (random.random::<f64>() - 0.5);
+        for one in four {
+            let mean = one.of.tally.mean().unwrap() + slower;
+            one.of.tally = Tally::of(5, 5.0, mean, 0.01).unwrap();
+            one.slower = Some(look);
+        }
+    }
+    let factor = |evidence: &[Evidence]| judge(evidence, 0.02, 1).all.unwrap().median_error_factor;
+    let (calm, known) = (factor(&usual), factor(&disturbed));
+    for one in &mut disturbed {
+        one.slower = None;
+    }
+    let unknown = factor(&disturbed);
+    assert!(known < calm + 0.03, "{calm} {known} {unknown}");
+    assert!(unknown > known + 0.05, "{calm} {known} {unknown}");
+    // A forecast is for the usual pace.
+    let of = |evidence: &[Evidence]| {
+        let one = &usual[5];
+        let kernel = (&one.of.candidate.kernel, 1);
+        let forecast = Forecast::fit(evidence, 1);
+        let told = forecast.of(&one.of.workload, kernel, one.threads, one.expected_ns);
+        told.unwrap().mean
+    };
+    let mut slow = usual.clone();
+    for one in &mut slow {
+        let mean = one.of.tally.mean().unwrap() + 0.5;
+        (one.of.tally, one.slower) = (Tally::of(5, 5.0, mean, 0.01).unwrap(), Some(0.5));
+    }
+    assert!((of(&usual) - of(&slow)).abs() < 0.05);
 }

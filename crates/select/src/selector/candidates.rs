@@ -182,10 +182,10 @@ impl Shared {
         let spec = kernel.spec();
         let threads = prior::threads(&space, &setting);
         let time_ns = expected.time().map(|time| time.get());
-        let foretold = self
-            .forecast
-            .load()
-            .of(workload, (&spec.id, spec.version), threads, time_ns);
+        let foretold =
+            self.forecast
+                .load()
+                .of(workload, (&spec.id, spec.version), threads, time_ns);
         Some(Entry {
             params: space.params(&setting).ok()?,
             foretold,

@@ -40,6 +40,8 @@ pub struct Evidence {
     pub expected_ns: Option<f64>,
     /// How unlike this machine the one is that it was measured on; `None` for this one.
     pub away: Option<f64>,
+    /// By how much the machine was slower than usual meanwhile, in ln t; `None` where nobody [looked](crate::pace).
+    pub slower: Option<f64>,
 }
 
 /// What became of what was given to a selector.
@@ -137,6 +139,7 @@ impl Shared {
                         threads: self.threads(entry, &host.workload),
                         expected_ns: entry.expected.time().map(|time| time.get()),
                         away: None,
+                        slower: None,
                     });
                 }
             }

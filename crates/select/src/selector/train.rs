@@ -205,9 +205,7 @@ fn compare(old: &Forecast, new: &Forecast, times: &[Evidence]) -> Option<(f64, f
     let (mut before, mut after, mut count) = (0.0, 0.0, 0.0);
     for one in times {
         let told = |forecast: &Forecast| {
-            let kernel = (&one.of.candidate.kernel, one.of.version);
-            let foretold =
-                forecast.of(&one.of.workload, kernel, one.threads, one.expected_ns)?;
+            let foretold = forecast.of_known(one)?;
             Some((one.of.tally.mean()? - foretold.mean).abs())
         };
         if let (Some(old), Some(new)) = (told(old), told(new)) {

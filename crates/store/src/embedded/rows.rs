@@ -368,6 +368,22 @@ pub(crate) fn samples(conn: &Connection, key: &SeriesKey) -> rusqlite::Result<Ve
     rows.collect()
 }
 
+/// What one note says; `None` if there is none, or if it is damaged.
+pub(crate) fn note_body(
+    conn: &Connection,
+    kind: NoteKind,
+    fingerprint: &str,
+    name: &str,
+) -> rusqlite::Result<Option<serde_json::Value>> {
+    let sql = "SELECT body FROM note WHERE kind = ?1 AND fingerprint = ?2 AND name = ?3";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query(params![kind.name(), fingerprint, name])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    Ok(serde_json::from_str(row.get_ref(0)?.as_str()?).ok())
+}
+
 /// Notes of a kind, in order; those changed after a revision only, if one is given.
 pub(crate) fn notes(
     conn: &Connection,

@@ -124,7 +124,10 @@ fn settings_are_those_of_the_kernel() {
         let there = settings.configuration(params).unwrap();
         assert_eq!(settings.params(&there).unwrap(), *params);
     }
-    assert_eq!(settings.configuration(&"rows=3,columns=1".parse().unwrap()), None);
+    assert_eq!(
+        settings.configuration(&"rows=3,columns=1".parse().unwrap()),
+        None
+    );
 }
 
 #[test]
@@ -133,7 +136,9 @@ fn a_kernel_that_cannot_run_says_so() {
     let kernel = kernel(&clock);
     let tried = with_bench(&clock, &AtomicBool::new(false), |bench| {
         let params = "rows=3,columns=1".parse().unwrap();
-        bench.evaluate(&kernel, &params, Duration::from_millis(1)).unwrap()
+        bench
+            .evaluate(&kernel, &params, Duration::from_millis(1))
+            .unwrap()
     });
     assert!(tried.failure.unwrap().contains("rows"));
 }

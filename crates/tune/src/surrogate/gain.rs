@@ -14,7 +14,7 @@ fn density(z: f64) -> f64 {
 }
 
 /// The share of a normal distribution below `z`, to seven digits (Abramowitz and Stegun, 26.2.17).
-fn below(z: f64) -> f64 {
+pub(crate) fn below(z: f64) -> f64 {
     const TERMS: [f64; 5] = [
         1.330_274_429,
         -1.821_255_978,

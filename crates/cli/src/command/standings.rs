@@ -1,0 +1,189 @@
+//! Who wins where, and what choosing is worth: on the times that were measured.
+
+use std::collections::BTreeMap;
+
+use kernelwise_bench::static_rule;
+use kernelwise_select::{Evidence, Selector};
+use kernelwise_types::{Candidate, Machine, Workload};
+use serde::Serialize;
+
+/// A choice is called unsure below this chance of being as good as the best.
+const SURE: f64 = 0.9;
+/// The kernel that wins most often among shapes of one operation that take about as long.
+#[derive(Debug, Serialize)]
+pub(super) struct Winner {
+    pub(super) operation: String,
+    /// The best times lie from this on, up to ten times as long.
+    pub(super) from_ns: f64,
+    pub(super) shapes: usize,
+    pub(super) kernel: String,
+    pub(super) wins: usize,
+    /// Others that win there, most often first.
+    pub(super) others: Vec<(String, usize)>,
+}
+
+/// Geometric means over shapes, with the range that holds nine times in ten.
+#[derive(Debug, Serialize)]
+pub(super) struct Gains {
+    pub(super) shapes: usize,
+    /// `None` where no kernel computes nearly all of the shapes.
+    pub(super) single_best_over_choice: Option<Mean>,
+    /// `None` where nobody wrote a rule.
+    pub(super) static_rule_over_choice: Option<Mean>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Mean {
+    pub(super) geometric: f64,
+    /// Nine times in ten it lies from here; `None` of fewer than five.
+    pub(super) low: Option<f64>,
+    /// To here.
+    pub(super) high: Option<f64>,
+}
+
+/// One workload with what its candidates take.
+pub(super) struct Raced {
+    pub(super) workload: Workload,
+    pub(super) times: Vec<(Candidate, f64)>,
+    pub(super) chosen: usize,
+    pub(super) best: usize,
+    pub(super) confidence: Option<f64>,
+}
+
+/// What is known of each workload, with the choice it leads to.
+pub(super) fn raced(selector: &Selector, evidence: &[Evidence]) -> Vec<Raced> {
+    let mut by_workload: BTreeMap<String, Vec<&Evidence>> = BTreeMap::new();
+    for one in evidence {
+        let name = one.of.workload.to_string();
+        by_workload.entry(name).or_default().push(one);
+    }
+    let raced = by_workload.into_values().filter_map(|all| {
+        let workload = all[0].of.workload.clone();
+        let time = |one: &&Evidence| Some((one.of.candidate.clone(), one.of.tally.mean()?.exp()));
+        let times: Vec<(Candidate, f64)> = all.iter().filter_map(time).collect();
+        let decision = selector.explain(&workload).ok()?;
+        let chosen = times
+            .iter()
+            .position(|(one, _)| *one == decision.chosen.candidate)?;
+        let order = |a: &usize, b: &usize| times[*a].1.total_cmp(&times[*b].1);
+        let best = (0..times.len()).min_by(order)?;
+        Some(Raced {
+            workload,
+            times,
+            chosen,
+            best,
+            confidence: decision.confidence.map(|share| share.get()),
+        })
+    });
+    raced.collect()
+}
+
+/// Kernel and threads, by which candidates are counted over shapes.
+fn name(candidate: &Candidate) -> String {
+    match candidate.params.get("threads") {
+        Some(threads) => format!("{} (threads={threads})", candidate.kernel),
+        None => candidate.kernel.to_string(),
+    }
+}
+
+pub(super) fn winners(raced: &[Raced]) -> Vec<Winner> {
+    let mut bands: BTreeMap<(String, i32), BTreeMap<String, usize>> = BTreeMap::new();
+    for one in raced {
+        let operation = one.workload.operation().name().to_owned();
+        let band = one.times[one.best].1.max(1.0).log10() as i32;
+        let wins = bands.entry((operation, band)).or_default();
+        *wins.entry(name(&one.times[one.chosen].0)).or_default() += 1;
+    }
+    let winner = |((operation, band), wins): ((String, i32), BTreeMap<String, usize>)| {
+        let shapes = wins.values().sum();
+        let mut order: Vec<(String, usize)> = wins.into_iter().collect();
+        order.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let (kernel, wins) = order.remove(0);
+        Winner {
+            operation,
+            from_ns: 10f64.powi(band),
+            shapes,
+            kernel,
+            wins,
+            others: order,
+        }
+    };
+    bands.into_iter().map(winner).collect()
+}
+
+/// What fixed choices would cost, by operation and over all.
+pub(super) fn gains(raced: &[Raced], machine: &Machine) -> BTreeMap<String, Gains> {
+    let mut by_operation: BTreeMap<&str, Vec<&Raced>> = BTreeMap::new();
+    for one in raced {
+        let operation = one.workload.operation().name();
+        by_operation.entry(operation).or_default().push(one);
+    }
+    let mut ratios: BTreeMap<String, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for (operation, shapes) in by_operation {
+        let single = single_best(&shapes);
+        for one in shapes {
+            let (_, chosen) = &one.times[one.chosen];
+            let over = |time: f64| (time / chosen).ln();
+            let of_single = one.times.iter().find(|(c, _)| Some(name(c)) == single);
+            let candidates: Vec<Candidate> = one.times.iter().map(|(c, _)| c.clone()).collect();
+            let by_rule = static_rule(&one.workload, machine).pick(&candidates);
+            for list in [operation, "all"] {
+                let (singles, rules) = ratios.entry(list.to_owned()).or_default();
+                singles.extend(of_single.map(|(_, time)| over(*time)));
+                rules.extend(by_rule.map(|i| over(one.times[i].1)));
+            }
+        }
+    }
+    let gains = ratios.into_iter().map(|(list, (singles, rules))| {
+        let gains = Gains {
+            shapes: singles.len().max(rules.len()),
+            single_best_over_choice: mean(&singles),
+            static_rule_over_choice: mean(&rules),
+        };
+        (list, gains)
+    });
+    gains.collect()
+}
+
+/// The kernel with threads that takes least over all shapes it can compute, if it can compute nearly all of them.
+fn single_best(shapes: &[&Raced]) -> Option<String> {
+    let mut sums: BTreeMap<String, (f64, usize)> = BTreeMap::new();
+    for one in shapes {
+        let best = one.times[one.best].1;
+        for (candidate, time) in &one.times {
+            let (sum, count) = sums.entry(name(candidate)).or_default();
+            (*sum, *count) = (*sum + (time / best).ln(), *count + 1);
+        }
+    }
+    let everywhere = sums
+        .into_iter()
+        .filter(|(_, (_, count))| 10 * count >= 9 * shapes.len());
+    let mean = |(sum, count): (f64, usize)| sum / count as f64;
+    let best = everywhere.min_by(|a, b| mean(a.1).total_cmp(&mean(b.1)));
+    best.map(|(name, _)| name)
+}
+
+/// The geometric mean of ratios given as logarithms, and where it lies nine times in ten; `None` of none.
+fn mean(ln: &[f64]) -> Option<Mean> {
+    const NINETY: f64 = 1.645;
+    let count = ln.len() as f64;
+    let mean = ln.iter().sum::<f64>() / count;
+    let freedom = (count - 1.0).max(1.0);
+    let squares: f64 = ln.iter().map(|one| (one - mean).powi(2)).sum();
+    // Student's distribution is wider than the normal one by this, to a per cent from four degrees of freedom on.
+    let student = NINETY + (NINETY.powi(3) + NINETY) / (4.0 * freedom) + 1.6 / (freedom * freedom);
+    let reach = student * (squares / freedom / count).sqrt();
+    let end = |y: f64| (ln.len() >= 5).then(|| y.exp());
+    (!ln.is_empty()).then(|| Mean {
+        geometric: mean.exp(),
+        low: end(mean - reach),
+        high: end(mean + reach),
+    })
+}
+
+pub(super) fn unsure(raced: &[Raced]) -> Vec<String> {
+    let unsure = raced
+        .iter()
+        .filter(|one| one.confidence.is_some_and(|share| share < SURE));
+    unsure.map(|one| one.workload.to_string()).collect()
+}
