@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Race the choice for an input against a kernel: `kernelwise compare matmul --shape 64x64x64 --baseline cpu-matmul-f32-gemm`
     Compare(Compare),
+    /// Compute shapes in turn and show live what is learned: choices, what trials cost, what others do
+    Watch(Watch),
     /// Find better parameters than the usual ones: of the kernels for an input, or with --spec of any program
     Tune(Tune),
     /// Say what to run on a device without measuring there: `kernelwise recommend matmul --shape 4096x4096x4096 --device a100`
@@ -717,6 +719,29 @@ pub(crate) struct Run {
     /// How often it is computed
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..))]
     pub(crate) calls: u32,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Watch {
+    /// A workload to compute; may be repeated. A few usual ones by default
+    #[arg(long, value_name = "WORKLOAD")]
+    pub(crate) shape: Vec<String>,
+
+    /// Seconds between two views
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) interval: f64,
+
+    /// End after this many views
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+
+    /// Seed of inputs
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// How results are printed; JSON is one object a line
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, ClapArgs)]

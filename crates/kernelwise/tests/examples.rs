@@ -1,6 +1,10 @@
 //! The examples, on smaller numbers.
 #![allow(clippy::unwrap_used)]
 
+#[cfg(feature = "ndarray")]
+#[allow(dead_code)] // its `main` runs more
+#[path = "../examples/ndarray.rs"]
+mod arrays;
 #[allow(dead_code)] // its `main` runs more
 #[path = "../examples/matmul.rs"]
 mod matmul;
@@ -44,4 +48,15 @@ fn products_tell_what_they_learned() {
     }
     let measured = text.lines().filter(|line| line.contains(" measured, n = "));
     assert!(measured.count() >= 3, "others were tried:\n{text}");
+}
+
+#[cfg(feature = "ndarray")]
+#[test]
+fn arrays_are_classified_without_copies() {
+    let mut out = Vec::new();
+    arrays::run(&mut out, 9, 20).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    for operation in ["matmul", "elementwise", "softmax", "reduce"] {
+        assert!(text.contains(&format!("cpu-{operation}")), "{text}");
+    }
 }

@@ -141,12 +141,11 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
         bar.set_message(shape.to_string());
         let left_s = (all_s - spent_s()).max(0.0);
         let share_s = LARGE * left_s / (shapes.len() - done) as f64;
-        let before_ns = pace.look(&clock);
-        match race(&selector, shape, share_s, args.seed, cancel) {
+        let mut looks = Looks::new(&mut pace, &clock);
+        match race(&selector, shape, share_s, args.seed, &mut looks, cancel) {
             Ok(_) => {
                 measured += 1;
-                let meanwhile_ns = (before_ns * pace.look(&clock)).sqrt();
-                paces.insert(shape.to_string(), meanwhile_ns);
+                paces.insert(shape.to_string(), looks.mean_ns());
             }
             Err(why) => {
                 output::note(&why.to_string());
@@ -263,12 +262,57 @@ fn text(learned: &Learned) -> String {
     text
 }
 
+/// Looks at how fast the machine is while a race goes on.
+struct Looks<'a> {
+    pace: &'a mut Pace,
+    clock: &'a TscClock,
+    last: u64,
+    sum_ln: f64,
+    count: f64,
+}
+
+/// Between two looks, in nanoseconds: one takes some ten microseconds.
+const LOOK_EVERY_NS: u64 = 3_000_000;
+
+impl<'a> Looks<'a> {
+    fn new(pace: &'a mut Pace, clock: &'a TscClock) -> Self {
+        let mut looks = Self {
+            pace,
+            clock,
+            last: 0,
+            sum_ln: 0.0,
+            count: 0.0,
+        };
+        looks.look();
+        looks
+    }
+
+    fn look(&mut self) {
+        self.sum_ln += self.pace.look(self.clock).ln();
+        self.count += 1.0;
+        self.last = self.clock.now();
+    }
+
+    fn look_if_due(&mut self) {
+        if self.clock.now().saturating_sub(self.last) >= LOOK_EVERY_NS {
+            self.look();
+        }
+    }
+
+    /// The geometric mean, with one more look.
+    fn mean_ns(&mut self) -> f64 {
+        self.look();
+        (self.sum_ln / self.count).exp()
+    }
+}
+
 /// Measures one shape.
 fn race(
     selector: &Selector,
     shape: &Workload,
     seconds: f64,
     seed: u64,
+    looks: &mut Looks<'_>,
     cancel: &AtomicBool,
 ) -> Result<Vec<Measured>, kernelwise_select::CalibrateError> {
     let options = RaceOptions {
@@ -277,9 +321,12 @@ fn race(
         seed,
         ..RaceOptions::default()
     };
-    let mut watch = |_: kernelwise_select::Progress<'_>| match cancel.load(Ordering::Relaxed) {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
+    let mut watch = |_: kernelwise_select::Progress<'_>| {
+        looks.look_if_due();
+        match cancel.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     };
     selector.calibrate(std::slice::from_ref(shape), &options, &mut watch)
 }

@@ -24,7 +24,10 @@ use crate::records::Records;
 use crate::{interrupt, output};
 
 /// What is computed, by turns.
-const STREAM: [&str; 2] = ["matmul f32 384x384x384", "conv2d f32 1x32x48x48 f64x3x3 p1"];
+const STREAM: [&str; 2] = [
+    "matmul f32 384x384x384",
+    "conv2d f32 n1 c32 h48 w48 k64 r3 s3 pad1",
+];
 
 /// The note in which the last result is kept, for the report.
 pub(super) const KEPT: &str = "demo load";

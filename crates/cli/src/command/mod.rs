@@ -18,6 +18,7 @@ mod generated;
 mod hits;
 mod kernels;
 mod learn;
+mod live;
 mod load;
 mod model;
 mod own_models;
@@ -46,6 +47,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Explain(asked) => explain::explain(&asked),
         Command::Run(asked) => reality::run_it(&asked),
         Command::Compare(asked) => reality::compare(&asked),
+        Command::Watch(asked) => live::run(&asked),
         Command::Tune(asked) => tune::run(&asked),
         Command::Recommend(asked) => recommend::run(&asked),
         Command::Worker(asked) => worker::work(&asked),

@@ -1,0 +1,165 @@
+//! `kernelwise watch`: a program that learns, seen from outside, second by second.
+//!
+//! The shapes named are computed in turn through the library, as a program would. Each line is what happened since the last: calls, trials, what
+//! those cost beside what they may cost, what others do on the machine, and who serves.
+
+use std::io::IsTerminal;
+use std::sync::atomic::Ordering;
+
+use kernelwise::Kernelwise;
+use kernelwise_backend::Call;
+use kernelwise_backend::sample::{self, Arrangement, Tensor, Values};
+use kernelwise_measure::{Clock, TscClock};
+use kernelwise_select::Budget;
+use kernelwise_types::Workload;
+use serde::Serialize;
+
+use crate::args::{self, Format};
+use crate::exit::Failure;
+use crate::{interrupt, output};
+
+/// What is computed if nobody says.
+const USUAL: [&str; 4] = [
+    "matmul f32 192x192x192",
+    "conv2d f32 n1 c16 h32 w32 k32 r3 s3 pad1",
+    "softmax f32 256x256",
+    "reduce.sum f32 512x512 axes1",
+];
+
+#[derive(Debug, Serialize)]
+struct Second {
+    elapsed_s: f64,
+    calls_per_s: f64,
+    /// So far.
+    calls: u64,
+    trials: u64,
+    /// What trials took longer than the calls they replaced, and what they may.
+    excess_ns: f64,
+    budget_ns: f64,
+    /// Processors that others keep busy; `null` where nobody can look.
+    load: Option<u32>,
+    choices: Vec<Choice>,
+}
+
+#[derive(Debug, Serialize)]
+struct Choice {
+    workload: String,
+    kernel: String,
+    time_ns: Option<f64>,
+    confidence: Option<f64>,
+}
+
+/// Computes and shows until Ctrl-C, or until the count is reached.
+pub(crate) fn run(args: &args::Watch) -> Result<(), Failure> {
+    let cancel = interrupt::flag()?;
+    let texts: Vec<String> = match args.shape.is_empty() {
+        true => USUAL.map(str::to_owned).to_vec(),
+        false => args.shape.clone(),
+    };
+    let workloads: Result<Vec<Workload>, Failure> = texts
+        .iter()
+        .map(|text| {
+            text.parse().map_err(|error| {
+                Failure::Usage(anyhow::Error::new(error).context(format!("`{text}`")))
+            })
+        })
+        .collect();
+    let workloads = workloads?;
+    let mut operands = Vec::new();
+    for workload in &workloads {
+        let draw = (Arrangement::Contiguous, Values::Ordinary, args.seed);
+        let inputs = sample::inputs(workload, draw.0, draw.1, draw.2)?;
+        operands.push((inputs, sample::outputs(workload, draw.0, draw.1, draw.2)?));
+    }
+    let kw = Kernelwise::builder().from_env()?.build()?;
+    let clock = TscClock::new();
+    let began = clock.now();
+    let since = |start: u64| clock.now().saturating_sub(start) as f64 / 1e9;
+    let mut calls = 0;
+    for shown in 1.. {
+        let (start, before) = (clock.now(), calls);
+        while since(start) < args.interval {
+            for (workload, (inputs, outputs)) in workloads.iter().zip(&mut operands) {
+                let inputs: Result<Vec<_>, _> = inputs.iter().map(Tensor::view).collect();
+                let out: Result<Vec<_>, _> = outputs.iter_mut().map(Tensor::view_mut).collect();
+                let (inputs, mut out) = (inputs?, out?);
+                kw.run(&mut Call::new(workload, &inputs, &mut out)?)?;
+                calls += 1;
+            }
+            if cancel.load(Ordering::Relaxed) {
+                return Err(Failure::Interrupted);
+            }
+        }
+        let rate = (calls - before) as f64 / since(start);
+        let second = second(&kw, &workloads, since(began), rate)?;
+        match args.format {
+            Format::Json => output::json_line("kernelwise.watch/1", &second)?,
+            Format::Table => output::text(&text(&second))?,
+        }
+        if args.count.is_some_and(|count| shown >= count) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn second(
+    kw: &Kernelwise,
+    workloads: &[Workload],
+    elapsed_s: f64,
+    calls_per_s: f64,
+) -> Result<Second, Failure> {
+    let (statistics, ledger) = (kw.statistics(), kw.selector().ledger());
+    let mut choices = Vec::new();
+    for workload in workloads {
+        let decision = kw.explain(workload)?;
+        choices.push(Choice {
+            workload: workload.to_string(),
+            kernel: decision.chosen.candidate.to_string(),
+            time_ns: decision.chosen.estimate.time().map(|time| time.get()),
+            confidence: decision.confidence.map(|share| share.get()),
+        });
+    }
+    Ok(Second {
+        elapsed_s,
+        calls_per_s,
+        calls: statistics.calls,
+        trials: statistics.trials,
+        excess_ns: ledger.spent_ns(),
+        budget_ns: ledger.left(&Budget::default()) + ledger.spent_ns(),
+        load: kw.load(),
+        choices,
+    })
+}
+
+fn text(second: &Second) -> String {
+    // On a terminal one view takes the place of the last.
+    let mut text = match std::io::stdout().is_terminal() {
+        true => "\x1b[H\x1b[J".to_owned(),
+        false => String::new(),
+    };
+    text += &format!(
+        "{:.0} s: {:.0} calls/s, {} trials; they cost {:.2} ms of {:.2} ms allowed; others keep {} processors busy\n",
+        second.elapsed_s,
+        second.calls_per_s,
+        second.trials,
+        second.excess_ns / 1e6,
+        second.budget_ns / 1e6,
+        second.load.map_or("?".to_owned(), |busy| busy.to_string())
+    );
+    let rows = second.choices.iter().map(|choice| {
+        let time = choice
+            .time_ns
+            .and_then(|ns| kernelwise_types::units::Nanos::new(ns).ok());
+        vec![
+            choice.workload.clone(),
+            choice.kernel.clone(),
+            time.map_or("?".to_owned(), |time| time.to_string()),
+            choice
+                .confidence
+                .map_or("?".to_owned(), |share| format!("{:.0} %", 100.0 * share)),
+        ]
+    });
+    let headings = ["workload", "served by", "time", "sure"];
+    text + &output::columns(&headings, &[2, 3], rows.collect())
+}

@@ -1,0 +1,84 @@
+//! `tune --queue`, `worker` and `sync` with a real server.
+#![cfg(feature = "postgres")]
+#![allow(clippy::unwrap_used)] // what fails to unwrap fails the test
+
+#[path = "../../store/tests/server/mod.rs"]
+mod server;
+mod typed;
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value;
+use server::Server;
+use typed::{kernelwise, text};
+
+fn with(server: &Server, records: &Path, words: &[&str]) -> Command {
+    let mut command = kernelwise(records, words);
+    command.env("KERNELWISE_DATABASE_URL", server.url("owner"));
+    command
+}
+
+fn answer(server: &Server, records: &Path, words: &[&str]) -> Value {
+    let words = [words, &["--format", "json"]].concat();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = with(server, records, &words).output().unwrap();
+    assert!(status.success(), "{words:?}: {}", text(&stderr));
+    serde_json::from_str(text(&stdout)).unwrap()
+}
+
+#[test]
+fn workers_measure_what_is_put_and_a_killed_one_loses_nothing() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (here, there) = (here.path(), there.path());
+    let put = [
+        "tune",
+        "matmul",
+        "--shape",
+        "64x64x64",
+        "--kernel",
+        "cpu-matmul-f32-packed-portable",
+        "--budget",
+        "10",
+        "--time-budget",
+        "3",
+        "--queue",
+    ];
+    let queued = answer(&server, here, &[&put[..], &["--detach"]].concat());
+    assert_eq!(queued["schema"], "kernelwise.tune_queue/1");
+    assert_eq!(
+        (&queued["put"], &queued["waiting"]),
+        (&10.into(), &10.into())
+    );
+    // One that is killed in the middle gives its job to another after the lease.
+    let mut killed = with(&server, there, &["worker", "--lease", "1"])
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(900));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    std::thread::sleep(Duration::from_millis(1100));
+    answer(&server, there, &["worker", "--until-empty", "--lease", "5"]);
+    let told = answer(&server, here, &put);
+    assert_eq!(
+        (&told["put"], &told["done"]),
+        (&0.into(), &10.into()),
+        "{told}"
+    );
+    assert!(told["best"][0]["time_ns"].as_f64().unwrap() > 0.0);
+    // Every job counts once, whoever finished it.
+    assert_eq!(
+        server.count("SELECT count(*) FROM kernelwise.job WHERE state = 'done'"),
+        10
+    );
+    answer(&server, here, &["sync"]);
+    let listed = answer(&server, here, &["cache", "list", "--op", "matmul"]);
+    assert_eq!(listed["series"].as_array().unwrap().len(), 10, "{listed}");
+}
