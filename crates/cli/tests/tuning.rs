@@ -194,11 +194,13 @@ fn a_choice_is_held_against_a_baseline() {
         "--seconds",
         "1",
     ];
-    let compare = |more: &[&str]| [&asked[..], &QUICK, more].concat();
+    fn with<'a>(asked: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+        [asked, &QUICK, more].concat()
+    }
     let baseline = ["--baseline", "cpu-matmul-f32-gemm", "--fail-above", "5%"];
     let compared = json(
         records,
-        &compare(&["--baseline", "cpu-matmul-f32-reference"]),
+        &with(&asked, &["--baseline", "cpu-matmul-f32-reference"]),
     );
     assert_eq!(compared["comparison"]["verdict"], "faster", "{compared}");
     assert!(
@@ -208,18 +210,18 @@ fn a_choice_is_held_against_a_baseline() {
             .contains("the choice is faster")
     );
     // Whoever is forced to be slow exceeds any threshold.
-    let slow = kernelwise(records, &compare(&baseline))
+    let slow = kernelwise(records, &with(&asked, &baseline))
         .env("KERNELWISE_FORCE", "matmul=cpu-matmul-f32-reference")
         .output()
         .unwrap();
     assert_eq!(slow.status.code(), Some(3), "{}", text(&slow.stderr));
     assert!(text(&slow.stdout).contains("the choice is slower"));
-    let unknown = run(records, &compare(&["--baseline", "gemm"]));
+    let unknown = run(records, &with(&asked, &["--baseline", "gemm"]));
     assert_eq!(unknown.status.code(), Some(4));
     assert!(text(&unknown.stderr).contains("cpu-matmul-f32-gemm"));
     let nonsense = run(
         records,
-        &compare(&["--baseline", "x", "--fail-above", "much"]),
+        &with(&asked, &["--baseline", "x", "--fail-above", "much"]),
     );
     assert_eq!(nonsense.status.code(), Some(2));
 }

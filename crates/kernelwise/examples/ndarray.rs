@@ -27,7 +27,7 @@ pub(crate) fn run(out: &mut impl Write, rows: usize, times: usize) -> Result<(),
         Step::Activation(ActivationKind::Relu),
     ];
     for _ in 0..times {
-        kw.matmul(&inputs, &weights, &mut scores)?;
+        kw.matmul(inputs, &weights, &mut scores)?;
         kw.elementwise(
             &steps,
             &[(&scores).tensor()?, (&bias).tensor()?],

@@ -121,12 +121,12 @@ fn runs(selector: &Selector, clock: &ScriptedClock) -> u64 {
     took
 }
 
+/// Place, words and time.
+type Heard = ((u64, usize), String, f64);
+
 /// Keeps what it hears of.
 #[derive(Default)]
-struct Ear(
-    Mutex<Vec<((u64, usize), String, f64)>>,
-    Mutex<Vec<Quarantine>>,
-);
+struct Ear(Mutex<Vec<Heard>>, Mutex<Vec<Quarantine>>);
 
 impl Observer for Ear {
     fn observed(&self, observed: &Observed<'_>) {

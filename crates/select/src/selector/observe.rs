@@ -5,8 +5,7 @@ use std::sync::Arc;
 use kernelwise_types::{Candidate, Workload};
 
 use super::{Entry, Quarantine};
-use crate::engine::Case;
-use crate::learn::Sample;
+use crate::engine::Listener;
 
 /// Hears of every time that is learned from, of kernels of the processor and while nobody else keeps it busy: on the thread that learns, with nothing locked.
 /// Whoever takes long makes learning slow, not calls.
@@ -66,7 +65,7 @@ impl std::fmt::Debug for Observed<'_> {
 }
 
 /// What the engine tells, in the words of a selector.
-pub(super) fn listener(observer: Arc<dyn Observer>) -> Box<dyn Fn(&Case, &Sample) + Send + Sync> {
+pub(super) fn listener(observer: Arc<dyn Observer>) -> Listener {
     Box::new(move |case, sample| {
         let Some(host) = case.host().filter(|host| host.load == 0) else {
             return;
