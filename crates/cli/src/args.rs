@@ -80,6 +80,8 @@ pub(crate) enum Command {
     Export(Export),
     /// Take over what files from `export` know; taking one over twice changes nothing
     Import(Import),
+    /// Put files from `export` together into one; what stands in several counts once
+    Merge(Merge),
     /// Exchange records with a PostgreSQL server: KERNELWISE_DATABASE_URL says which
     Sync(Sync),
     /// Race kernels against each other and against other libraries
@@ -310,6 +312,17 @@ pub(crate) struct Import {
     /// Only say what would be taken over
     #[arg(long)]
     pub(crate) preview: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Merge {
+    /// The files; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// The file to write. A name that ends in `.gz` is compressed
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: PathBuf,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,7 +1,10 @@
 //! The environment variables this program reads.
 
+use kernelwise_select::Mode;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
+
+use crate::exit::Failure;
 
 /// Filter of log messages, in the syntax of `tracing`: `debug`, `kernelwise_probe=trace`, …
 const LOG: &str = "KERNELWISE_LOG";
@@ -25,7 +28,26 @@ pub(crate) const VARIABLES: &[(&str, &str)] = &[
         "KERNELWISE_MODE",
         "learn (default), frozen (nothing is learned) or shadow (learned, not followed)",
     ),
+    (
+        "KERNELWISE_DIR",
+        "directory of records, instead of the data home of the user",
+    ),
+    (
+        "KERNELWISE_DATABASE_URL",
+        "PostgreSQL server that records and jobs are shared through",
+    ),
 ];
+
+/// What is done with what is learned; what is unset or empty means learning.
+pub(crate) fn mode() -> Result<Mode, Failure> {
+    let text = std::env::var("KERNELWISE_MODE").unwrap_or_default();
+    match text.as_str() {
+        "" => Ok(Mode::Learn),
+        word => word
+            .parse()
+            .map_err(|error| Failure::Usage(anyhow::anyhow!("KERNELWISE_MODE: {error}"))),
+    }
+}
 
 /// Sends log messages to standard error.
 pub(crate) fn start_log() {

@@ -12,12 +12,12 @@ use kernelwise::memory::{Memory, Recollection};
 use kernelwise_backend::HostKernel;
 use kernelwise_measure::TscClock;
 use kernelwise_probe::calibrate::{CalibrateError, CalibrateOptions, calibrate};
-use kernelwise_select::{Evidence, Quarantine};
+use kernelwise_select::{Evidence, Mode, Quarantine};
 use kernelwise_store::{Layered, Store, StoreError, WallClock, Warning, search_path};
 use kernelwise_types::{Calibration, Fingerprint, Machine};
 
 use crate::exit::Failure;
-use crate::{interrupt, output};
+use crate::{environment, interrupt, output};
 
 /// The name under which is kept how long the machine was calibrated.
 const CALIBRATED_FOR: &str = "calibrated_for_s";
@@ -40,6 +40,7 @@ impl Records {
     /// Opens the store that the environment names, reads the layers of wisdom, and says on standard error what a person should
     /// know of them.
     pub(crate) fn open(machine: &Machine) -> Result<Self, Failure> {
+        let frozen = environment::mode()? == Mode::Frozen;
         let clock = WallClock::new(now_s);
         let nothing = |why: &dyn std::fmt::Display| {
             output::note(&format!("nothing is remembered: {why}"));
@@ -69,10 +70,9 @@ impl Records {
                 Err(error) => output::note(&format!("{path} is left out: {error}")),
             }
         }
-        let frozen = std::env::var("KERNELWISE_MODE").is_ok_and(|mode| mode == "frozen");
         let memory = memory.with_wisdom(layers.wisdom);
         let memory = match frozen {
-            true => memory.without_fading(),
+            true => memory.frozen(),
             false => memory,
         };
         Ok(Self {
@@ -99,8 +99,15 @@ impl Records {
 
     /// The file.
     pub(crate) fn path(&self) -> String {
-        let path = self.memory.store().map(|store| store.path());
-        path.map_or("no file".to_owned(), |path| path.display().to_string())
+        let Some(store) = self.memory.store() else {
+            return "no file".to_owned();
+        };
+        let read_only = |warning: &Warning| matches!(warning, Warning::ReadOnly { .. });
+        let path = store.path().display().to_string();
+        match store.warnings().iter().any(read_only) {
+            true => format!("no file: {path} may only be read"),
+            false => path,
+        }
     }
 
     /// How many seconds the calibration on record was given; none if nobody said.
@@ -133,7 +140,7 @@ impl Records {
             other => other.into(),
         })?;
         self.memory.keep_calibration(&made);
-        if let Some(store) = self.memory.store() {
+        if let (Some(store), false) = (self.memory.store(), self.frozen) {
             let here = Fingerprint::of(&self.machine);
             store.keep_model(&here, CALIBRATED_FOR, serde_json::json!(asked_s));
         }
@@ -174,6 +181,28 @@ impl Records {
             ));
         }
         Ok(kept)
+    }
+
+    /// For verbs whose work is to learn: in frozen mode there is none.
+    pub(crate) fn must_learn(&self, verb: &str) -> Result<(), Failure> {
+        match self.frozen {
+            true => Err(Failure::Usage(anyhow!(
+                "KERNELWISE_MODE is frozen, and `{verb}` learns: unset it"
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether nothing may change.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// Waits until all is written, for answers that do not depend on it: what cannot be kept is said.
+    pub(crate) fn close_or_note(self) {
+        if let Err(Failure::Failed(error)) = self.close() {
+            output::note(&format!("{error:#}"));
+        }
     }
 
     /// Waits until all is written.

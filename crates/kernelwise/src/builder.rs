@@ -14,7 +14,7 @@ use kernelwise_select::{Budget, BuildError, Mode, Policy, Selector, UnknownMode}
 #[cfg(feature = "postgres")]
 use kernelwise_store::fleet::{BackgroundSync, FleetOptions};
 #[cfg(feature = "records")]
-use kernelwise_store::{WallClock, Wisdom};
+use kernelwise_store::{StoreError, WallClock, Wisdom};
 #[cfg(feature = "records")]
 use kernelwise_types::Machine;
 use kernelwise_types::{Calibration, InvalidKernelId, Numerics};
@@ -50,7 +50,7 @@ pub enum SetupError {
     /// Records that cannot be used, and were not touched: of a newer version, or in use.
     #[cfg(feature = "records")]
     #[error(transparent)]
-    Records(#[from] kernelwise_store::StoreError),
+    Records(#[from] StoreError),
     /// Wisdom compiled into the program that is none.
     #[cfg(feature = "records")]
     #[error("the wisdom in the program: {0}")]
@@ -72,6 +72,7 @@ pub enum SetupError {
 pub struct Builder {
     selector: Result<kernelwise_select::Builder, InvalidKernelId>,
     watches_load: bool,
+    frozen: bool,
     #[cfg(feature = "records")]
     remember: Remember,
 }
@@ -83,7 +84,6 @@ struct Remember {
     dir: Option<PathBuf>,
     wisdom: Wisdom,
     calibrated: bool,
-    frozen: bool,
     #[cfg(feature = "postgres")]
     server: Option<(String, Duration)>,
 }
@@ -110,6 +110,7 @@ impl Builder {
         Self {
             selector: kernels.map(builder),
             watches_load: true,
+            frozen: false,
             #[cfg(feature = "records")]
             remember: Remember::default(),
         }
@@ -163,10 +164,7 @@ impl Builder {
 
     /// What is done with what calls teach; choices follow it by default.
     pub fn mode(mut self, mode: Mode) -> Self {
-        #[cfg(feature = "records")]
-        {
-            self.remember.frozen = mode == Mode::Frozen;
-        }
+        self.frozen = mode == Mode::Frozen;
         self.selector = self.selector.map(|selector| selector.mode(mode));
         self
     }
@@ -228,36 +226,55 @@ impl Builder {
         Ok(with)
     }
 
+    /// Whether anybody looks at what others do: in frozen mode the same call has the same choice, whatever they do.
+    fn looks(&self) -> bool {
+        self.watches_load && !self.frozen
+    }
+
     /// Makes it.
     #[cfg(not(feature = "records"))]
     pub fn build(self) -> Result<Kernelwise, SetupError> {
-        Kernelwise::of(self.selector?.build()?, self.watches_load)
+        let looks = self.looks();
+        Kernelwise::of(self.selector?.build()?, looks)
     }
 
     /// Makes it. What is on record is read first, which takes some ten milliseconds for thousands of workloads.
     #[cfg(feature = "records")]
     pub fn build(self) -> Result<Kernelwise, SetupError> {
+        let (looks, frozen) = (self.looks(), self.frozen);
         let (selector, remember) = (self.selector?, self.remember);
         let machine = kernelwise_probe::machine();
         let clock = WallClock::new(now_s);
         let memory = match &remember.dir {
-            Some(dir) => Memory::open(dir, &machine, clock)?,
+            // Nothing is made where nothing may change.
+            Some(dir) if frozen && !dir.exists() => Memory::nowhere(&machine, clock),
+            Some(dir) => match Memory::open(dir, &machine, clock.clone()) {
+                Ok(memory) => memory,
+                Err(error @ (StoreError::Newer { .. } | StoreError::Busy { .. })) => {
+                    return Err(error.into());
+                }
+                // A program goes on without its records.
+                Err(error) => {
+                    tracing::warn!(%error, "nothing is remembered");
+                    Memory::nowhere(&machine, clock)
+                }
+            },
             None if remember.wisdom.is_empty() => {
-                return Kernelwise::of(selector.build()?, self.watches_load);
+                return Kernelwise::of(selector.build()?, looks);
             }
             None => Memory::nowhere(&machine, clock),
         };
         let memory = memory.with_wisdom(remember.wisdom.clone());
-        let memory = match remember.frozen {
-            true => memory.without_fading(),
+        let memory = match frozen {
+            true => memory.frozen(),
             false => memory,
         };
-        let made = remembering(selector, memory, &machine, &remember)?;
+        let made = remembering(selector, memory, &machine, &remember, frozen)?;
         Ok(Kernelwise {
             memory: made.memory,
             #[cfg(feature = "postgres")]
             sync: made.sync,
-            ..Kernelwise::of(made.selector, self.watches_load)?
+            ..Kernelwise::of(made.selector, looks)?
         })
     }
 }
@@ -269,6 +286,7 @@ fn remembering(
     memory: Memory,
     machine: &Machine,
     remember: &Remember,
+    frozen: bool,
 ) -> Result<Remembering, SetupError> {
     for warning in memory.store().iter().flat_map(|store| store.warnings()) {
         tracing::warn!(%warning, "records");
@@ -281,21 +299,21 @@ fn remembering(
         let evidence = evidence(machine, &kernels, &calibration, &found.here)?;
         let evidence = memory.with_paces(evidence, &Default::default());
         let all = [evidence, found.elsewhere].concat();
-        selector = selector.forecast(memory.kept_models(&all));
-        // What the caller measured is newer than what is on record.
+        // What the caller measured is newer than what is on record, and models are of what was expected by that.
         if !remember.calibrated {
+            selector = selector.forecast(memory.latest_models(&all));
             selector = selector.calibration(calibration);
         }
     }
     let memory = Arc::new(memory);
-    if !remember.frozen {
+    if !frozen {
         selector = selector.observer(Arc::clone(&memory) as Arc<dyn Observer>);
     }
     let selector = selector.build()?;
     selector.recall(&found.here);
     #[cfg(feature = "postgres")]
     let sync = match (&remember.server, memory.store()) {
-        (Some((url, every)), Some(store)) => {
+        (Some((url, every)), Some(store)) if !frozen => {
             store.describe(machine);
             let (store, here) = (Arc::clone(store), memory.here()?);
             let options = FleetOptions::new(url);

@@ -152,7 +152,10 @@ impl Kernelwise {
 
     pub(crate) fn of(selector: Selector, watches_load: bool) -> Result<Self, SetupError> {
         let selector = Arc::new(selector);
-        let load = match watches_load {
+        // Where only some of the processors may be used, what the system counts is not about them.
+        let machine = kernelwise_probe::machine();
+        let counts = machine.usable_threads() == machine.cpu.logical;
+        let load = match watches_load && counts {
             true => Some(load::Watch::start(&selector)?),
             false => None,
         };
@@ -167,9 +170,9 @@ impl Kernelwise {
     }
 
     /// Processors that others keep busy, as of the last look, which is part of what choices depend on; `None` if nobody
-    /// [looks](Builder::background).
+    /// [looks](Builder::background), or only some of the processors may be used.
     pub fn load(&self) -> Option<u32> {
-        self.load.as_ref().map(|load| load.busy())
+        self.load.as_ref().and_then(|load| load.busy())
     }
 
     /// Where what is learned is [remembered](Builder::remember); `None` where it is not.
@@ -220,3 +223,8 @@ impl Kernelwise {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct FrontPage;
+
+/// The guide, the same.
+#[cfg(all(doctest, feature = "records", feature = "ndarray"))]
+#[doc = include_str!("../../../docs/guide.md")]
+struct Guide;

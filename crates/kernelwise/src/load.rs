@@ -12,7 +12,10 @@ use kernelwise_select::Selector;
 
 const PERIOD: Duration = Duration::from_millis(200);
 
-#[derive(Debug, Default)]
+/// Nobody has looked yet, or nothing can be read.
+const UNKNOWN: u32 = u32::MAX;
+
+#[derive(Debug)]
 struct Shared {
     busy: AtomicU32,
     over: Mutex<bool>,
@@ -28,7 +31,11 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn start(selector: &Arc<Selector>) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            busy: AtomicU32::new(UNKNOWN),
+            over: Mutex::default(),
+            told: Condvar::default(),
+        });
         let (seen, selector) = (Arc::clone(&shared), Arc::downgrade(selector));
         let work = move || {
             let mut others = Others::new(Tree::system());
@@ -54,8 +61,8 @@ impl Watch {
         })
     }
 
-    pub(crate) fn busy(&self) -> u32 {
-        self.shared.busy.load(Ordering::Relaxed)
+    pub(crate) fn busy(&self) -> Option<u32> {
+        Some(self.shared.busy.load(Ordering::Relaxed)).filter(|busy| *busy != UNKNOWN)
     }
 }
 

@@ -30,6 +30,8 @@ use serde::{Deserialize, Serialize};
 
 /// The form in which models are kept; another is fitted anew.
 const FORMAT: u32 = 1;
+/// Samples that a race leaves of a candidate at the most.
+const MOST_OF_A_RACE: u64 = 64;
 /// The note in which paces are kept.
 const PACES: &str = "paces";
 
@@ -44,8 +46,8 @@ pub struct Memory {
     fingerprint: Fingerprint,
     place: Arc<Place>,
     clock: WallClock,
-    /// Whether what is old weighs less.
-    fades: bool,
+    /// Whether nothing may change: nothing is kept, and what is old does not weigh less.
+    frozen: bool,
     /// Where the times of each candidate on each workload go.
     slots: Mutex<HashMap<(u64, usize), Slot>>,
 }
@@ -88,7 +90,7 @@ impl Memory {
             fingerprint: Fingerprint::of(machine),
             place: Arc::new(Place::of(machine, env!("CARGO_PKG_VERSION"))),
             clock,
-            fades: true,
+            frozen: false,
             slots: Mutex::default(),
         }
     }
@@ -100,11 +102,17 @@ impl Memory {
         self
     }
 
-    /// The same with everything taken as it stands, however old it is: the same records give the same answers for ever.
+    /// The same with everything taken as it stands, however old it is, and nothing kept: the same records give the same answers for
+    /// ever.
     #[must_use]
-    pub fn without_fading(mut self) -> Self {
-        self.fades = false;
+    pub fn frozen(mut self) -> Self {
+        self.frozen = true;
         self
+    }
+
+    /// Where things are kept, if they may be.
+    fn keeping(&self) -> Option<&Arc<Store>> {
+        self.store.as_ref().filter(|_| !self.frozen)
     }
 
     /// The store itself, where there is one.
@@ -144,7 +152,7 @@ impl Memory {
 
     /// Keeps how fast this kind of machine can be, and what it is like.
     pub fn keep_calibration(&self, calibration: &Calibration) {
-        if let Some(store) = &self.store {
+        if let Some(store) = self.keeping() {
             store.describe(&self.machine);
             store.calibrated(&self.fingerprint, calibration);
         }
@@ -207,9 +215,9 @@ impl Memory {
 
     /// One series in the words of a selector; `None` if it has no times or names what is no workload or kernel.
     fn remembered(&self, known: &Known, trusted: f64) -> Option<Remembered> {
-        let as_of = match self.fades {
-            true => self.clock.now_s(),
-            false => known.statistics.last_s(),
+        let as_of = match self.frozen {
+            false => self.clock.now_s(),
+            true => known.statistics.last_s(),
         };
         let faded = known.statistics.faded(as_of)?;
         let tally = Tally::of(
@@ -268,11 +276,21 @@ impl Memory {
     fn kept_quarantines(&self) -> Result<Vec<kernelwise_store::Quarantine>, StoreError> {
         let store = self.store.as_ref();
         let kept = store.map(|store| store.quarantines(&self.fingerprint));
-        Ok(kept.transpose()?.unwrap_or_default())
+        let mut all = kept.transpose()?.unwrap_or_default();
+        // What this machine decided itself holds over what it is told.
+        for (place, told) in self.layers.quarantines() {
+            let known = |one: &kernelwise_store::Quarantine| {
+                one.kernel == told.kernel && one.version == told.version
+            };
+            if place == self.fingerprint && !all.iter().any(known) {
+                all.push(told);
+            }
+        }
+        Ok(all)
     }
 
     fn keep_quarantine(&self, quarantine: &kernelwise_store::Quarantine) {
-        if let Some(store) = &self.store {
+        if let Some(store) = self.keeping() {
             store.quarantine(&self.fingerprint, quarantine);
         }
     }
@@ -295,7 +313,7 @@ impl Memory {
 
     /// Keeps times that were measured without a selector.
     pub fn keep(&self, workload: &str, candidate: &Candidate, version: u32, times_ns: &[f64]) {
-        let Some(store) = &self.store else { return };
+        let Some(store) = self.keeping() else { return };
         let slot = self.slot(store, workload, candidate, version);
         for time in times_ns.iter().filter_map(|ns| Nanos::new(*ns).ok()) {
             store.record(slot, Sample::timed(time));
@@ -316,16 +334,14 @@ impl Memory {
     pub fn keep_paces(&self, paces: &BTreeMap<String, f64>) {
         let mut all = self.paces();
         all.extend(paces.iter().map(|(name, ns)| (name.clone(), *ns)));
-        if let (Some(store), Ok(kept)) = (&self.store, serde_json::to_value(&all)) {
+        if let (Some(store), Ok(kept)) = (self.keeping(), serde_json::to_value(&all)) {
             store.keep_model(&self.fingerprint, PACES, kept);
         }
     }
 
     fn paces(&self) -> BTreeMap<String, f64> {
-        let store = self.store.as_ref();
-        let kept = store.map(|store| store.model(&self.fingerprint, PACES));
-        let kept = kept.and_then(Result::ok).flatten();
-        kept.and_then(|kept| serde_json::from_value(kept).ok())
+        self.model(PACES)
+            .and_then(|kept| serde_json::from_value(kept).ok())
             .unwrap_or_default()
     }
 
@@ -344,32 +360,51 @@ impl Memory {
             return evidence;
         };
         for one in evidence.iter_mut().filter(|one| one.away.is_none()) {
+            // What many calls of other moments told is no matter of this one.
+            let of_the_race = one.of.tally.samples() <= MOST_OF_A_RACE;
             let look = paces.get(&one.of.workload.to_string());
+            let look = look.filter(|_| of_the_race);
             one.slower = look.map(|ns| (ns / usual).ln()).filter(|ln| ln.is_finite());
         }
         evidence
     }
 
     /// Models that were fitted to exactly this evidence before. Kinds of which there are none, or others, are left out.
-    pub fn kept_models(&self, evidence: &[Evidence]) -> Forecast {
+    pub fn kept_models(&self, evidence: &[Evidence], seed: u64) -> Forecast {
         let mut all = Forecast::default();
         for (kind, evidence) in by_kind(evidence) {
-            let store = self.store.as_ref();
-            let kept = store.map(|store| store.model(&self.fingerprint, &name(&kind)));
-            let kept = kept.and_then(Result::ok).flatten();
-            // What another version wrote, or damaged, is fitted anew.
-            let kept = kept.and_then(|kept| serde_json::from_value::<Kept>(kept).ok());
-            let same = |kept: &Kept| kept.format == FORMAT && kept.digest == digest(&evidence);
-            if let Some(kept) = kept.filter(same) {
+            let same = |kept: &Kept| kept.digest == digest(&evidence, seed);
+            if let Some(kept) = self.kept(&kind).filter(same) {
                 all = all.with(kept.forecast);
             }
         }
         all
     }
 
+    /// The models that were kept last of these kinds, whatever was measured since: what a program begins with that has no time to fit
+    /// new ones.
+    pub fn latest_models(&self, evidence: &[Evidence]) -> Forecast {
+        let kinds = by_kind(evidence).into_keys();
+        let kept = kinds.filter_map(|kind| self.kept(&kind));
+        kept.fold(Forecast::default(), |all, kept| all.with(kept.forecast))
+    }
+
+    /// What is kept of a kind; what another version wrote, or damaged, is not.
+    fn kept(&self, kind: &str) -> Option<Kept> {
+        let kept: Kept = serde_json::from_value(self.model(&name(kind))?).ok()?;
+        (kept.format == FORMAT).then_some(kept)
+    }
+
+    /// A note of models, from the store or from what it was told.
+    fn model(&self, name: &str) -> Option<serde_json::Value> {
+        let store = self.store.as_ref();
+        let kept = store.and_then(|store| store.model(&self.fingerprint, name).ok().flatten());
+        kept.or_else(|| self.layers.model(&self.fingerprint, name).cloned())
+    }
+
     /// Models of all kinds that there is enough evidence of: those that were kept, and for the others new ones, which are kept.
     pub fn models(&self, evidence: &[Evidence], seed: u64) -> Forecast {
-        let mut all = self.kept_models(evidence);
+        let mut all = self.kept_models(evidence, seed);
         let known: Vec<String> = all.kinds().map(|scope| scope.kind).collect();
         for (kind, evidence) in by_kind(evidence) {
             if !known.contains(&kind) {
@@ -392,10 +427,10 @@ impl Memory {
         if forecast.kinds().next().is_some() {
             let kept = Kept {
                 format: FORMAT,
-                digest: digest(evidence),
+                digest: digest(evidence, seed),
                 forecast: forecast.clone(),
             };
-            if let (Some(store), Ok(kept)) = (&self.store, serde_json::to_value(&kept)) {
+            if let (Some(store), Ok(kept)) = (self.keeping(), serde_json::to_value(&kept)) {
                 store.keep_model(&self.fingerprint, &name(kind), kept);
             }
         }
@@ -405,7 +440,7 @@ impl Memory {
 
 impl Observer for Memory {
     fn observed(&self, observed: &Observed<'_>) {
-        let (Some(store), Ok(time)) = (&self.store, Nanos::new(observed.time_ns())) else {
+        let (Some(store), Ok(time)) = (self.keeping(), Nanos::new(observed.time_ns())) else {
             return;
         };
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -470,22 +505,24 @@ fn name(kind: &str) -> String {
     format!("forecast {kind}")
 }
 
-/// Changes when the times do. Weights are left out: they fade from second to second, all alike.
-fn digest(evidence: &[Evidence]) -> u64 {
-    let mut parts: Vec<(String, String, u64, i64)> = evidence
+/// Changes when anything does that models are fitted to. Weights are left out: they fade from second to second, all alike.
+fn digest(evidence: &[Evidence], seed: u64) -> u64 {
+    let rounded = |value: Option<f64>| (1e6 * value.unwrap_or(-1.0)).round() as i64;
+    let mut parts: Vec<_> = evidence
         .iter()
         .map(|one| {
-            let mean = one.of.tally.mean().unwrap_or(0.0);
             (
                 one.of.workload.to_string(),
                 format!("{} {}", one.of.candidate, one.of.version),
-                one.of.tally.samples(),
-                (1e6 * mean).round() as i64,
+                (one.of.tally.samples(), one.threads),
+                rounded(one.of.tally.mean()),
+                rounded(one.expected_ns.map(|ns| ns.max(0.01).ln())),
+                (rounded(one.away), rounded(one.slower)),
             )
         })
         .collect();
     parts.sort();
     let mut hasher = DefaultHasher::new();
-    parts.hash(&mut hasher);
+    (parts, seed).hash(&mut hasher);
     hasher.finish()
 }

@@ -148,6 +148,25 @@ fn records_of_a_newer_version_are_refused_and_left_alone() {
     assert_eq!(std::fs::read(&file).unwrap(), bytes);
 }
 
+#[test]
+fn a_place_that_cannot_be_used_costs_nothing_but_memory() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    // A file is no directory.
+    let kw = Kernelwise::builder().remember(file.path()).build().unwrap();
+    report(kw.selector(), 100);
+    assert!(kw.memory().unwrap().store().is_none());
+    // In frozen mode nothing is made.
+    let dir = tempfile::tempdir().unwrap();
+    let nowhere = dir.path().join("nowhere");
+    let frozen = Kernelwise::builder().mode(Mode::Frozen).remember(&nowhere);
+    assert!(
+        chosen(&frozen.build().unwrap(), 100)
+            .0
+            .starts_with("cpu-copy")
+    );
+    assert!(!nowhere.exists());
+}
+
 fn measured<T: Copy>(value: T) -> Measured<T> {
     Measured {
         value,
@@ -244,15 +263,17 @@ fn models_are_kept_until_there_is_something_new() {
         report(&selector, elements);
     }
     let times = known();
-    assert_eq!(memory.kept_models(&times).kinds().count(), 0);
+    assert_eq!(memory.kept_models(&times, 1).kinds().count(), 0);
     let fitted = memory.models(&times, 1);
     assert_eq!(fitted.kinds().count(), 1);
     memory.store().unwrap().flush().unwrap();
-    assert_eq!(memory.kept_models(&times), fitted);
-    // Whatever the seed now: it is the one that is kept.
-    assert_eq!(memory.models(&times, 7), fitted);
+    assert_eq!(memory.kept_models(&times, 1), fitted);
+    assert_eq!(memory.latest_models(&times), fitted);
+    // Another seed is another model.
+    assert_eq!(memory.kept_models(&times, 7).kinds().count(), 0);
     report(&selector, 20_011);
     let times = known();
-    assert_eq!(memory.kept_models(&times).kinds().count(), 0);
+    assert_eq!(memory.kept_models(&times, 1).kinds().count(), 0);
+    assert_eq!(memory.latest_models(&times), fitted);
     assert_eq!(memory.train(&times, 1).kinds().count(), 1);
 }

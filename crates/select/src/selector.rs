@@ -343,7 +343,9 @@ impl Selector {
     /// fewer threads. What is learned under one load is kept apart from what is learned under another, and each is chosen by
     /// as soon as it is said again. Times under load are not [`Evidence`].
     pub fn set_load(&self, busy_processors: u32) {
-        self.shared.load.store(busy_processors, Ordering::Relaxed);
+        let all = self.shared.host.load().machine().usable_threads();
+        let busy = busy_processors.min(all);
+        self.shared.load.store(busy, Ordering::Relaxed);
     }
 
     /// The choice for a workload under the load of the moment, with everything it was made from.

@@ -229,6 +229,7 @@ fn worse_models_are_kept_out() {
     report_all(&selector, &sizes(6, 1111), |_| 1.0);
     let training = selector.train();
     assert!(!training.taken, "{training:?}");
+    assert_eq!(training.kept_out, ["copy f32 #"]);
     assert!(training.error_factor_after > training.error_factor_before);
     assert_eq!(selector.forecast(), models);
 }

@@ -301,6 +301,19 @@ impl Store {
         self.note(NoteKind::Decision, fingerprint, &name, body)
     }
 
+    /// What was decided last for one workload; `None` if nothing was.
+    pub fn decision(
+        &self,
+        fingerprint: &Fingerprint,
+        workload: &str,
+    ) -> Result<Option<Decision>, StoreError> {
+        let kept = self.with(|conn| {
+            rows::note_body(conn, NoteKind::Decision, fingerprint.as_str(), workload)
+        })?;
+        // What another version wrote may be of another form.
+        Ok(kept.and_then(|kept| serde_json::from_value(kept).ok()))
+    }
+
     /// What was decided last on a kind of machine, by workload.
     pub fn decisions(&self, fingerprint: &Fingerprint) -> Result<Vec<Decision>, StoreError> {
         let notes = self.notes(NoteKind::Decision)?;

@@ -180,7 +180,8 @@ pub struct Workbench<'a> {
     cancel: &'a AtomicBool,
     inputs: Vec<Tensor>,
     outputs: Vec<Tensor>,
-    expected: Option<Vec<Tensor>>,
+    /// What is right, and how exact that is.
+    expected: Option<(Vec<Tensor>, Numerics)>,
     seed: u64,
 }
 
@@ -242,26 +243,33 @@ impl<'a> Workbench<'a> {
     }
 
     /// What is right: by the reference, or by this kernel with its usual setting where that would take too long.
-    fn right(&mut self, kernel: &Arc<dyn HostKernel>) -> Result<&[Tensor], HostError> {
-        if self.expected.is_none() {
+    fn right(&mut self, kernel: &Arc<dyn HostKernel>) -> Result<(), HostError> {
+        // What a less exact kernel computed is no standard for this one.
+        let exact = kernel.spec().numerics;
+        let enough = |(_, known): &(Vec<Tensor>, Numerics)| *known <= exact;
+        if !self.expected.as_ref().is_some_and(enough) {
             let steps = self.workload.cost().map_or(0, |cost| cost.flops.0 / 2);
             let reference = ReferenceKernel::for_workload(&self.workload);
             let right = match reference.filter(|_| steps <= REFERENCE_STEPS) {
-                Some(reference) => self.computed(&reference, &Setting::NONE)?,
+                Some(reference) => {
+                    let right = self.computed(&reference, &Setting::NONE)?;
+                    (right, Numerics::BitIdentical)
+                }
                 None => {
                     let usual = kernel.space(&self.workload, self.machine);
                     let usual = usual.default_setting();
                     let right = self.computed(kernel.as_ref(), &usual);
-                    right.map_err(|fault| HostError::Refused {
+                    let right = right.map_err(|fault| HostError::Refused {
                         kernel: kernel.spec().id.to_string(),
                         workload: self.workload.to_string(),
                         reason: fault.to_string(),
-                    })?
+                    })?;
+                    (right, exact)
                 }
             };
             self.expected = Some(right);
         }
-        Ok(self.expected.as_deref().unwrap_or_default())
+        Ok(())
     }
 
     /// Runs a kernel with these parameters: is it right, and how long does it take.
@@ -293,7 +301,7 @@ impl<'a> Workbench<'a> {
         if answer::is_unique(self.workload.operation()) {
             let views: Result<Vec<TensorView<'_>>, ViewError> =
                 self.inputs.iter().map(Tensor::view).collect();
-            let expected = self.expected.as_deref().unwrap_or_default();
+            let expected = self.expected.as_ref().map_or(&[][..], |(right, _)| right);
             let numerics = kernel.spec().numerics;
             let compared = answer::compare(&self.workload, numerics, &views?, expected, &actual);
             if let Err(what) = compared {

@@ -3,8 +3,10 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
-use anyhow::{Context, anyhow};
-use kernelwise_store::{Export, FileError, Imported, Prune, Skipped, Store, Wisdom, WisdomError};
+use anyhow::anyhow;
+use kernelwise_store::{
+    Export, FileError, Imported, Prune, Skipped, Store, Warning, Wisdom, WisdomError,
+};
 use kernelwise_types::Fingerprint;
 use kernelwise_types::units::Nanos;
 use serde::Serialize;
@@ -50,7 +52,9 @@ pub(crate) fn cache(asked: &Cache) -> Result<(), Failure> {
         Cache::Quarantine(asked) => quarantine(asked, &records),
         Cache::Verify => {
             let mut wrong = store.verify()?;
-            wrong.extend(store.warnings().iter().map(ToString::to_string));
+            let damage = |warning: &&Warning| matches!(warning, Warning::SetAside { .. });
+            let warnings = store.warnings();
+            wrong.extend(warnings.iter().filter(damage).map(ToString::to_string));
             match wrong.is_empty() {
                 true => output::text("the file is sound\n"),
                 false => Err(Failure::Failed(anyhow!("{}", wrong.join("; ")))),
@@ -283,6 +287,25 @@ fn read(path: &Path) -> Result<(Wisdom, Vec<Skipped>), Failure> {
     }
     let mut bytes = Vec::new();
     std::io::stdin().lock().read_to_end(&mut bytes)?;
-    let wisdom = Wisdom::from_bytes(&bytes).context("standard input")?;
-    Ok(wisdom)
+    Wisdom::from_bytes(&bytes).map_err(|error| match error {
+        WisdomError::Newer { .. } => Failure::Records(anyhow!("standard input: {error}")),
+        _ => Failure::Failed(anyhow!(error).context("standard input")),
+    })
+}
+
+/// Puts wisdom files together.
+pub(crate) fn merge(args: &args::Merge) -> Result<(), Failure> {
+    let mut all = Wisdom::default();
+    for path in &args.files {
+        let (wisdom, skipped) = read(path)?;
+        for Skipped { line, reason } in skipped {
+            let path = path.display();
+            output::note(&format!("{path}: line {line} left out: {reason}"));
+        }
+        all.merge(wisdom);
+    }
+    all.save(&args.output)?;
+    let (count, path) = (all.records().count(), args.output.display());
+    output::note(&format!("{count} series in {path}"));
+    Ok(())
 }

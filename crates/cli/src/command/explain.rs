@@ -17,14 +17,16 @@ use kernelwise_select::forecast::Scope;
 use kernelwise_select::problem::kind;
 use kernelwise_select::{Observer, Policy, Quarantine, Selector, Statistics};
 use kernelwise_types::units::Nanos;
-use kernelwise_types::{Calibration, Decision, Estimate, Numerics, Ranked, Workload};
+use kernelwise_types::{
+    Calibration, Candidate, Decision, Estimate, Fingerprint, Numerics, Ranked, Workload,
+};
 use serde::Serialize;
 
 use super::asked::{self, Asked};
 use crate::args::{self, Format};
 use crate::exit::Failure;
 use crate::records::Records;
-use crate::{interrupt, output};
+use crate::{environment, interrupt, output};
 
 #[derive(Serialize)]
 struct Chosen<'a> {
@@ -44,6 +46,8 @@ struct Explained<'a> {
     changes_if: Vec<String>,
     /// What holds the choice up, by the roofline.
     bound_by: WorkloadClass,
+    /// What was chosen when this was asked last, if that was something else.
+    before: Option<Candidate>,
     policy: &'static str,
     statistics: Statistics,
     quarantined: Vec<String>,
@@ -51,7 +55,14 @@ struct Explained<'a> {
 
 /// The choice alone.
 pub(crate) fn select(args: &args::Explain) -> Result<(), Failure> {
-    let (workload, selector, policy, _) = learned(args)?;
+    let Ready {
+        workload,
+        selector,
+        policy,
+        records,
+        ..
+    } = learned(args)?;
+    records.close_or_note();
     let decision = selector.explain(&workload)?;
     let chosen = Chosen {
         workload: &workload,
@@ -70,7 +81,13 @@ pub(crate) fn select(args: &args::Explain) -> Result<(), Failure> {
 
 /// The choice with what it was made from.
 pub(crate) fn explain(args: &args::Explain) -> Result<(), Failure> {
-    let (workload, selector, policy, calibration) = learned(args)?;
+    let Ready {
+        workload,
+        selector,
+        policy,
+        calibration,
+        records,
+    } = learned(args)?;
     let decision = selector.explain(&workload)?;
     let Ranked {
         candidate,
@@ -79,8 +96,13 @@ pub(crate) fn explain(args: &args::Explain) -> Result<(), Failure> {
     let threads = candidate.params.get("threads").unwrap_or(1);
     let threads = u32::try_from(threads).unwrap_or(1);
     let machine = kernelwise_probe::machine();
-    let class = |time: Nanos| bound(&workload, time.get(), threads, &machine, &calibration, None);
+    let state = super::recommend::state();
+    let class = |time: Nanos| {
+        let (ns, state) = (time.get(), Some(&state));
+        bound(&workload, ns, threads, &machine, &calibration, state)
+    };
     let explained = Explained {
+        before: before(&records, &decision)?,
         bound_by: estimate.time().map_or(WorkloadClass::Unknown, class),
         changes_if: changes(&decision),
         policy: policy.name(),
@@ -88,10 +110,26 @@ pub(crate) fn explain(args: &args::Explain) -> Result<(), Failure> {
         quarantined: selector.quarantined().iter().map(words).collect(),
         decision: &decision,
     };
+    records.close_or_note();
     match args.format {
         Format::Json => output::json("kernelwise.explain/1", &explained),
         Format::Table => output::text(&text(&explained)),
     }
+}
+
+/// What was chosen when this workload was explained last, if that was something else. The answer of today is kept for the next time,
+/// unless nothing may change.
+fn before(records: &Records, decision: &Decision) -> Result<Option<Candidate>, Failure> {
+    let Some(store) = records.memory().store() else {
+        return Ok(None);
+    };
+    let here = Fingerprint::of(&kernelwise_probe::machine());
+    let before = store.decision(&here, &decision.workload.to_string())?;
+    if !records.is_frozen() {
+        store.decided(&here, decision);
+    }
+    let before = before.map(|before| before.chosen.candidate);
+    Ok(before.filter(|before| *before != decision.chosen.candidate))
 }
 
 fn words(quarantine: &Quarantine) -> String {
@@ -102,9 +140,16 @@ fn words(quarantine: &Quarantine) -> String {
 }
 
 /// A selector that has learned about the workload asked for.
-pub(super) fn learned(
-    args: &args::Explain,
-) -> Result<(Workload, Selector, Policy, Calibration), Failure> {
+pub(super) struct Ready {
+    pub(super) workload: Workload,
+    pub(super) selector: Selector,
+    policy: Policy,
+    calibration: Calibration,
+    pub(super) records: Records,
+}
+
+/// Makes one.
+pub(super) fn learned(args: &args::Explain) -> Result<Ready, Failure> {
     let asked = Asked::parse(&args.op)?;
     let workload = asked::shape(&args.shape, Some(&asked), args.dtype)?;
     let policy: Policy = args
@@ -113,10 +158,13 @@ pub(super) fn learned(
         .map_err(|error| Failure::Usage(anyhow!("{error}")))?;
     let machine = kernelwise_probe::machine();
     let records = Records::open(&machine)?;
-    let calibration = records.calibrated(&CalibrateOptions {
-        budget: Duration::from_secs_f64(args.calibration_budget),
-        ..CalibrateOptions::default()
-    })?;
+    let calibration = match records.memory().calibration()? {
+        Some(known) => known,
+        None => records.calibrated(&CalibrateOptions {
+            budget: Duration::from_secs_f64(args.calibration_budget),
+            ..CalibrateOptions::default()
+        })?,
+    };
     let kernels = kernelwise_cpu::kernels()?;
     let mut found = records.found(&kernels, Some(&calibration))?;
     let is_alike = |other: &Workload| kind(other) == kind(&workload);
@@ -145,22 +193,20 @@ pub(super) fn learned(
         let with = builder.force_from(&forced);
         builder = with.map_err(|error| Failure::Usage(anyhow!("KERNELWISE_FORCE: {error}")))?;
     }
-    if let Ok(mode) = std::env::var("KERNELWISE_MODE") {
-        let mode = mode.parse();
-        builder = builder
-            .mode(mode.map_err(|error| Failure::Usage(anyhow!("KERNELWISE_MODE: {error}")))?);
-    }
-    let selector = builder.build()?;
+    let selector = builder.mode(environment::mode()?).build()?;
     selector.recall(&found.here);
     let seconds = args.time_budget.unwrap_or(if is_known { 0.0 } else { 1.0 });
-    if seconds > 0.0 {
+    // Who learns nothing has no use for calls.
+    if seconds > 0.0 && !records.is_frozen() {
         use_it(&selector, &workload, seconds, args.seed)?;
     }
-    // The answer does not depend on it.
-    if let Err(Failure::Failed(error)) = records.close() {
-        output::note(&format!("{error:#}"));
-    }
-    Ok((workload, selector, policy, calibration))
+    Ok(Ready {
+        workload,
+        selector,
+        policy,
+        calibration,
+        records,
+    })
 }
 
 /// Computes the workload again and again.
@@ -222,6 +268,9 @@ fn text(explained: &Explained<'_>) -> String {
     let mut text = explained.decision.to_string();
     let bound_by = bound_words(&explained.bound_by);
     text.push_str(&format!("  held up by {bound_by}\n"));
+    if let Some(before) = &explained.before {
+        text.push_str(&format!("  last time it was {before}\n"));
+    }
     for change in &explained.changes_if {
         text.push_str(&format!("  changes if {change}\n"));
     }

@@ -12,6 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use kernelwise_bench::{SPREAD_OPERATIONS, default_shapes, read_shapes, spread_shapes};
 use kernelwise_measure::{Clock, TscClock};
 use kernelwise_probe::calibrate::CalibrateOptions;
+use kernelwise_probe::{Others, Tree};
 use kernelwise_select::forecast::{Judged, judge};
 use kernelwise_select::pace::Pace;
 use kernelwise_select::{Measured, Observer, RaceOptions, Selector};
@@ -56,6 +57,8 @@ struct Learned {
     records: String,
     /// Workloads that were on record before.
     known_before: usize,
+    /// Those of them that another kernel serves now.
+    changed_choices: Vec<String>,
     /// Workloads measured now.
     measured: usize,
     /// Shapes that were not reached.
@@ -91,6 +94,7 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
     let spent_s = || clock.now().saturating_sub(began) as f64 / 1e9;
     let all_s = args.time_budget.unwrap_or(args.effort.seconds());
     let records = Records::open(&machine)?;
+    records.must_learn("learn")?;
     let calibration = records.calibrated(&CalibrateOptions {
         budget: Duration::from_secs_f64((0.1 * all_s).min(6.0)),
         ..CalibrateOptions::default()
@@ -133,6 +137,8 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
     }
     let (mut measured, mut skipped) = (0, 0);
     let (mut pace, mut paces) = (Pace::new(), BTreeMap::new());
+    let (mut others, mut beside_others) = (Others::new(Tree::system()), 0_usize);
+    let before = choices(&selector, &known);
     for (done, shape) in shapes.iter().enumerate() {
         if cancel.load(Ordering::Relaxed) || spent_s() > all_s {
             break;
@@ -145,6 +151,7 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
         match race(&selector, shape, share_s, args.seed, &mut looks, cancel) {
             Ok(_) => {
                 measured += 1;
+                beside_others += usize::from(others.look().is_some_and(|busy| busy > 0));
                 paces.insert(shape.to_string(), looks.mean_ns());
             }
             Err(why) => {
@@ -157,9 +164,14 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
     records.memory().keep_paces(&paces);
     let evidence = records.memory().with_paces(selector.evidence(), &paces);
     let raced = raced(&selector, &evidence);
+    let after = choices(&selector, &known);
+    let changed = before
+        .iter()
+        .filter(|(name, chosen)| after.get(*name) != Some(chosen));
     let learned = Learned {
         records: records.path(),
         known_before: known.len(),
+        changed_choices: changed.map(|(name, _)| name.clone()).collect(),
         measured,
         left: shapes.len() - measured - skipped,
         winners: winners(&raced),
@@ -174,9 +186,15 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
         seconds: spent_s(),
         interrupted: cancel.load(Ordering::Relaxed),
     };
-    match args.format {
-        Format::Json => output::json("kernelwise.learn/1", &learned)?,
-        Format::Table => output::text(&text(&learned))?,
+    // Whoever closed the pipe has what he wanted, and what was found is kept all the same.
+    let told = match args.format {
+        Format::Json => output::json("kernelwise.learn/1", &learned),
+        Format::Table => output::text(&text(&learned)),
+    };
+    if 10 * beside_others > measured {
+        output::note(&format!(
+            "others kept processors busy during {beside_others} of {measured} races: alone, times would be shorter"
+        ));
     }
     // The next one who asks need not fit models first.
     records.memory().models(&evidence, args.seed);
@@ -186,10 +204,19 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
     }
     // What was found is told even if it cannot be kept.
     records.close()?;
-    match learned.interrupted {
+    match cancel.load(Ordering::Relaxed) {
         true => Err(Failure::Interrupted),
-        false => Ok(()),
+        false => told,
     }
+}
+
+/// Who serves each of these workloads.
+fn choices(selector: &Selector, workloads: &BTreeSet<String>) -> BTreeMap<String, String> {
+    let choices = workloads.iter().filter_map(|name| {
+        let decision = selector.explain(&name.parse().ok()?).ok()?;
+        Some((name.clone(), decision.chosen.candidate.to_string()))
+    });
+    choices.collect()
 }
 
 fn text(learned: &Learned) -> String {
@@ -233,7 +260,7 @@ fn text(learned: &Learned) -> String {
         " (on the times that were learned from; `kernelwise bench choices` judges on fresh ones)\n";
     if let Some(all) = &learned.models.all {
         text += &format!(
-            "times of shapes never measured: half within x{:.2}, nine in ten within x{:.2}; {:.0} % in their 90 % intervals\n",
+            "times of shapes never measured, at the pace of the moment: half within x{:.2}, nine in ten within x{:.2}; {:.0} % in their 90 % intervals\n",
             all.median_error_factor,
             all.p90_error_factor,
             100.0 * all.coverage_90
@@ -259,6 +286,12 @@ fn text(learned: &Learned) -> String {
         "{} workloads measured in {:.0} s, {} known before, {} not reached; kept in {}\n",
         learned.measured, learned.seconds, learned.known_before, learned.left, learned.records
     );
+    if learned.known_before > 0 {
+        text += &format!(
+            "of those known before, {} are served by another kernel now\n",
+            learned.changed_choices.len()
+        );
+    }
     text
 }
 

@@ -167,6 +167,7 @@ impl Part {
 pub(crate) fn run(args: &args::DemoLoad) -> Result<(), Failure> {
     let cancel = interrupt::flag()?;
     let machine = kernelwise_probe::machine();
+    let records = Records::open(&machine)?;
     let processors = machine.usable_threads();
     let others = args.others.unwrap_or((processors / 2).max(1));
     let parts: Result<Vec<Part>, Failure> = STREAM
@@ -199,15 +200,16 @@ pub(crate) fn run(args: &args::DemoLoad) -> Result<(), Failure> {
         drop(beside);
     }
     let told = told(phases, processors, others);
-    let records = Records::open(&machine)?;
-    if let (Some(store), Ok(kept)) = (records.memory().store(), serde_json::to_value(&told)) {
+    match args.format {
+        Format::Json => output::json("kernelwise.demo_load/1", &told)?,
+        Format::Table => output::text(&text(&told))?,
+    }
+    let kept = (records.memory().store(), serde_json::to_value(&told));
+    if let (Some(store), Ok(kept), false) = (kept.0, kept.1, records.is_frozen()) {
         store.keep_model(&Fingerprint::of(&machine), KEPT, kept);
     }
-    records.close()?;
-    match args.format {
-        Format::Json => output::json("kernelwise.demo_load/1", &told),
-        Format::Table => output::text(&text(&told)),
-    }
+    records.close_or_note();
+    Ok(())
 }
 
 /// Fixed numbers of threads, each with the kernels that are fastest with them; a library as it comes; and Kernelwise.

@@ -63,6 +63,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Cache(asked) => cache::cache(&asked),
         Command::Export(asked) => cache::export(&asked),
         Command::Import(asked) => cache::import(&asked),
+        Command::Merge(asked) => cache::merge(&asked),
         Command::Sync(asked) => fleet::sync(&asked),
         Command::Bench(Bench::Store(asked)) => fleet::bench(&asked),
         Command::Bench(Bench::Ops(ops)) => bench::run(&ops),

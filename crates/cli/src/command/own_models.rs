@@ -127,6 +127,14 @@ fn table(evaluated: &Evaluated) -> String {
         evaluated.times, evaluated.workloads
     );
     text += &output::columns(&headings, &[1, 2, 3, 4, 5, 6], rows);
+    if let Some(usual) = &judged.all_at_usual_pace {
+        text += &format!(
+            "these know how fast the machine was at the moment; without, half are within x{:.3}, nine in ten within x{:.2}, {:.1} % in their intervals\n",
+            usual.median_error_factor,
+            usual.p90_error_factor,
+            100.0 * usual.coverage_90
+        );
+    }
     if let Some(choices) = &judged.choices {
         text += &format!(
             "choosing by forecasts alone on {} workloads: x{:.3} of the best, in the geometric mean\n",

@@ -151,7 +151,7 @@ fn host(args: &args::Recommend, workload: &Workload, allowed: Numerics) -> Resul
 }
 
 /// How busy the machine is, over a short while.
-fn state() -> SystemState {
+pub(super) fn state() -> SystemState {
     let clock = TscClock::new();
     let mut reader = StateReader::new(Tree::system());
     reader.look(clock.now());

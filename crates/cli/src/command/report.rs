@@ -10,7 +10,9 @@ use kernelwise_report::{
 use kernelwise_select::forecast::{HeldOutTime, judge};
 use kernelwise_select::{Evidence, Noticed, Selector};
 use kernelwise_types::units::Nanos;
-use kernelwise_types::{Calibration, Estimate, Fingerprint, Interval, Machine, Numerics, Reading};
+use kernelwise_types::{
+    Calibration, Estimate, Fingerprint, Interval, KernelId, Machine, Numerics, Reading,
+};
 use serde::{Deserialize, Serialize};
 
 use super::own_models::{recorded, zone};
@@ -154,7 +156,17 @@ fn facts(records: &Records, evidence: &[Evidence], seed: u64) -> Result<Facts, F
         .filter(|one| one.away.is_none())
         .cloned()
         .collect();
-    facts.rows = own.iter().filter_map(row).collect();
+    // What the usual precision does not allow wins nothing.
+    let reduced: Vec<KernelId> = kernelwise_cpu::kernels()?
+        .iter()
+        .map(|kernel| kernel.spec())
+        .filter(|spec| spec.numerics == Numerics::ReducedPrecision)
+        .map(|spec| spec.id.clone())
+        .collect();
+    let usual = own
+        .iter()
+        .filter(|one| !reduced.contains(&one.of.candidate.kernel));
+    facts.rows = usual.filter_map(row).collect();
     facts.gains = gains(&machine, calibration, &own)?;
     let judged = judge(&own, zone(), seed);
     if !judged.times.is_empty() {

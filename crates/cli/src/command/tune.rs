@@ -4,6 +4,7 @@
 //! each then race the usual ones, because the best of many measurements is in part the luckiest.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -27,6 +28,8 @@ const WORTH_TUNING: f64 = 2.0;
 const FINALISTS: usize = 2;
 /// The share of the time that the last race has.
 const LAST_RACE: f64 = 0.2;
+/// Evaluations after which what is known is kept.
+const KEEP_EVERY: usize = 5;
 const EVALUATIONS: u64 = 100;
 const SECONDS: f64 = 30.0;
 
@@ -93,6 +96,7 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::Usage(anyhow!("{error}")))?;
     let machine = kernelwise_probe::machine();
     let records = Records::open(&machine)?;
+    records.must_learn("tune")?;
     let cancel = interrupt::flag()?;
     let clock = TscClock::new();
     let began = clock.now();
@@ -165,7 +169,7 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
         best_over_usual,
         records: records.path(),
         seconds: spent_s(),
-        interrupted: cancel.load(std::sync::atomic::Ordering::Relaxed),
+        interrupted: cancel.load(Ordering::Relaxed),
     };
     match args.format {
         Format::Json => output::json("kernelwise.tune/1", &tuned)?,
@@ -210,6 +214,9 @@ pub(super) fn usual(
         )));
     }
     let race = bench.race(&entrants, 3..=9, Duration::from_secs_f64(seconds))?;
+    if interrupt::flag()?.load(Ordering::Relaxed) {
+        return Err(Failure::Interrupted);
+    }
     let timed = entrants.into_iter().zip(race.entries);
     let mut usual: Vec<Usual> = Vec::new();
     for ((kernel, setting), entry) in timed {
@@ -221,6 +228,11 @@ pub(super) fn usual(
                 kernel,
             });
         }
+    }
+    if usual.is_empty() {
+        return Err(Failure::Failed(anyhow!(
+            "the time was too short to run any kernel for {workload}: give more with --time-budget"
+        )));
     }
     usual.sort_by(|a, b| a.time_ns.total_cmp(&b.time_ns));
     let best = usual.first().map_or(0.0, |best| best.time_ns);
@@ -258,14 +270,21 @@ impl Usual {
         bar.set_message(spec.id.to_string());
         bar.inc(past.len() as u64);
         let mut all = past.clone();
+        let keep = |all: &[Evaluated]| {
+            if let (Some(store), Ok(kept)) = (store, serde_json::to_value(all)) {
+                store.keep_model(&here, &note, kept);
+            }
+        };
         let mut watch = |one: &Evaluated| {
             bar.inc(1);
             all.push(one.clone());
+            // Whoever is killed loses a few.
+            if all.len() % KEEP_EVERY == 0 {
+                keep(&all);
+            }
         };
         let tuned = tune(bench, &self.kernel, &past, options, &mut watch)?;
-        if let (Some(store), Ok(kept)) = (store, serde_json::to_value(&all)) {
-            store.keep_model(&here, &note, kept);
-        }
+        keep(&all);
         Ok((tuned, past.len()))
     }
 }

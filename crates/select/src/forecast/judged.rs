@@ -61,6 +61,8 @@ pub struct Choices {
 pub struct Judged {
     /// All together; `None` if nothing could be forecast.
     pub all: Option<Accuracy>,
+    /// The same without knowing how fast the machine was at the moment, as somebody who asks beforehand.
+    pub all_at_usual_pace: Option<Accuracy>,
     /// By operation.
     pub operations: BTreeMap<String, Accuracy>,
     /// By powers of ten of the time, in nanoseconds.
@@ -86,8 +88,10 @@ pub struct HeldOutTime {
     pub candidate: Candidate,
     /// What was measured, as ln t.
     pub y: f64,
-    /// What was foretold, as ln t.
+    /// What was foretold, as ln t, for a machine as fast as it was.
     pub mean: f64,
+    /// The same for one as fast as usual.
+    usual: f64,
     /// Nine times in ten it should lie within so much of that.
     pub half_width: f64,
     sd: f64,
@@ -139,6 +143,9 @@ pub fn judge(evidence: &[Evidence], zone: f64, seed: u64) -> Judged {
                 candidate: one.of.candidate.clone(),
                 y,
                 mean: foretold.mean,
+                usual: forecast
+                    .of_usual(one)
+                    .map_or(foretold.mean, |told| told.mean),
                 sd: foretold.sd(),
                 half_width: foretold.half_width,
                 prior_error: one.expected_ns.map(|ns| (y - ns.max(0.01).ln()).abs()),
@@ -156,8 +163,17 @@ pub fn judge(evidence: &[Evidence], zone: f64, seed: u64) -> Judged {
         decades.entry(one.decade).or_default().push(one);
     }
     let all: Vec<&HeldOutTime> = told.iter().collect();
+    let unknown: Vec<HeldOutTime> = told
+        .iter()
+        .map(|one| HeldOutTime {
+            mean: one.usual,
+            ..one.clone()
+        })
+        .collect();
+    let unknown: Vec<&HeldOutTime> = unknown.iter().collect();
     Judged {
         all: accuracy(&all),
+        all_at_usual_pace: accuracy(&unknown),
         operations: each(operations),
         decades: each(decades),
         without_model,

@@ -232,6 +232,12 @@ impl Forecast {
         kind.foretell(&Row::new(workload, arm, threads, expected_ns)?)
     }
 
+    /// What would have been foretold of a time that is known, by somebody who does not know how fast the machine is.
+    pub(crate) fn of_usual(&self, one: &Evidence) -> Option<Foretold> {
+        let kernel = (&one.of.candidate.kernel, one.of.version);
+        self.of(&one.of.workload, kernel, one.threads, one.expected_ns)
+    }
+
     /// What would have been foretold of a time that is known, in the moment it was measured.
     pub(crate) fn of_known(&self, one: &Evidence) -> Option<Foretold> {
         let workload = &one.of.workload;

@@ -2,10 +2,10 @@
 //!
 //! Single workloads are learned about at once. What they say about others is a [`Forecast`], which is fitted anew when enough candidates
 //! were timed for the first time since, or when a kernel was seen to change: once for each such reason, on a thread of its
-//! own, and only while fitting takes a small share of the time served. The new models are held against the old ones on workloads that neither
-//! was fitted to. If they are worse there, the old ones stay. Calls go on meanwhile: new models are put in place in one step, for workloads to come.
+//! own, and only while fitting takes a small share of the time served. The new models are held against the old ones on workloads that came since, which
+//! neither was fitted to, or where none did on one in five that only the new ones do without. If they are worse there, the old ones stay. Calls go on meanwhile: new models are put in place in one step, for workloads to come.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::{Evidence, Mode, Selector, Shared};
 use crate::engine::lock;
 use crate::forecast::{Forecast, hands};
+use crate::problem::kind;
 
 /// What fitting may take of the time served.
 const SHARE: f64 = 0.02;
@@ -51,8 +52,10 @@ pub struct Training {
     pub error_factor_before: Option<f64>,
     /// The same of new ones.
     pub error_factor_after: Option<f64>,
-    /// Whether the new ones are in use now.
+    /// Whether new ones are in use now, of any kind.
     pub taken: bool,
+    /// Kinds whose new models were worse: there the old ones stay.
+    pub kept_out: Vec<String>,
 }
 
 /// What is remembered from training to training.
@@ -110,7 +113,7 @@ impl Shared {
         (took + takes <= SHARE * self.engine.served_ns()).then_some(because)
     }
 
-    /// Fits anew, and takes what is no worse.
+    /// Fits anew, kind by kind, and takes what is no worse.
     pub(super) fn train(&self, because: Because) -> Training {
         let began = self.engine.clock.now();
         let (timed, changes) = self.engine.news();
@@ -118,23 +121,29 @@ impl Shared {
         let mut trainer = lock(&self.trainer);
         let evidence = self.evidence();
         let old = self.forecast.load_full();
-        let held = held_out(&evidence, &trainer.known);
-        let (recent, rest): (Vec<Evidence>, Vec<Evidence>) = evidence
-            .iter()
-            .cloned()
-            .partition(|one| held.contains(&one.of.workload.to_string()));
-        let trial = Forecast::fit(&rest, self.seed);
-        let errors = compare(&old, &trial, &recent);
-        let taken = errors.is_none_or(|(before, after)| after <= before * AS_GOOD);
-        if taken {
-            let new = Forecast::fit(&evidence, self.seed);
-            // Of kinds that nothing was measured of since the start, the old models know more.
-            self.forecast
-                .store(Arc::new(Forecast::clone(&old).with(new)));
-            trainer.known = evidence
+        let mut next = Forecast::clone(&old);
+        let mut errors = Errors::default();
+        let (mut taken, mut kept_out) = (false, Vec::new());
+        for (kind, evidence) in by_kind(&evidence) {
+            let held = held_out(&evidence, &trainer.known);
+            let (recent, rest): (Vec<Evidence>, Vec<Evidence>) = evidence
                 .iter()
-                .map(|one| one.of.workload.to_string())
-                .collect();
+                .cloned()
+                .partition(|one| held.contains(&one.of.workload.to_string()));
+            let compared = compare(&old, &Forecast::fit(&rest, self.seed), &recent);
+            errors.add(&compared);
+            if !compared.is_no_worse() {
+                kept_out.push(kind);
+                continue;
+            }
+            let new = Forecast::fit(&evidence, self.seed);
+            taken |= new.kinds().next().is_some();
+            next = next.with(new);
+            let names = evidence.iter().map(|one| one.of.workload.to_string());
+            trainer.known.extend(names);
+        }
+        if taken {
+            self.forecast.store(Arc::new(next));
         }
         (trainer.timed, trainer.changes) = (timed, changes);
         let took_ns = self.engine.clock.now().saturating_sub(began) as f64;
@@ -143,9 +152,10 @@ impl Shared {
             because,
             times: evidence.len(),
             seconds: took_ns / 1e9,
-            error_factor_before: errors.map(|(before, _)| before),
-            error_factor_after: errors.map(|(_, after)| after),
+            error_factor_before: errors.mean(errors.before),
+            error_factor_after: errors.mean(errors.after),
             taken,
+            kept_out,
         };
         if trainer.log.len() == KEPT {
             trainer.log.remove(0);
@@ -154,6 +164,15 @@ impl Shared {
         drop(trainer);
         tracing::info!(?training, "models of times fitted");
         training
+    }
+
+    /// The models in use were fitted to these: what comes from now on is news.
+    pub(super) fn trained_on(&self, workloads: impl Iterator<Item = String>) {
+        if self.forecast.load().kinds().next().is_some() {
+            let mut trainer = lock(&self.trainer);
+            trainer.known.extend(workloads);
+            (trainer.timed, trainer.changes) = self.engine.news();
+        }
     }
 
     /// Trains on a thread of its own if it is due and nobody does.
@@ -200,19 +219,56 @@ fn held_out(evidence: &[Evidence], known: &BTreeSet<String>) -> BTreeSet<String>
     held.map(|(name, _)| name).collect()
 }
 
-/// Mean error factors of both, on times that both have something to say about.
-fn compare(old: &Forecast, new: &Forecast, times: &[Evidence]) -> Option<(f64, f64)> {
-    let (mut before, mut after, mut count) = (0.0, 0.0, 0.0);
+fn by_kind(evidence: &[Evidence]) -> BTreeMap<String, Vec<Evidence>> {
+    let mut kinds: BTreeMap<String, Vec<Evidence>> = BTreeMap::new();
+    for one in evidence {
+        let kind = kind(&one.of.workload);
+        kinds.entry(kind).or_default().push(one.clone());
+    }
+    kinds
+}
+
+/// How far old and new models are off in all, in ln t, on times that both have something to say about.
+#[derive(Debug, Default)]
+struct Errors {
+    before: f64,
+    after: f64,
+    count: f64,
+}
+
+impl Errors {
+    fn add(&mut self, other: &Self) {
+        self.before += other.before;
+        self.after += other.after;
+        self.count += other.count;
+    }
+
+    /// As a factor; `None` of none.
+    fn mean(&self, sum: f64) -> Option<f64> {
+        (self.count > 0.0).then(|| (sum / self.count).exp())
+    }
+
+    /// Where nothing can be compared, there is no model that could be better.
+    fn is_no_worse(&self) -> bool {
+        let (before, after) = (self.mean(self.before), self.mean(self.after));
+        before
+            .zip(after)
+            .is_none_or(|(before, after)| after <= before * AS_GOOD)
+    }
+}
+
+fn compare(old: &Forecast, new: &Forecast, times: &[Evidence]) -> Errors {
+    let mut errors = Errors::default();
     for one in times {
         let told = |forecast: &Forecast| {
             let foretold = forecast.of_known(one)?;
             Some((one.of.tally.mean()? - foretold.mean).abs())
         };
         if let (Some(old), Some(new)) = (told(old), told(new)) {
-            before += old;
-            after += new;
-            count += 1.0;
+            errors.before += old;
+            errors.after += new;
+            errors.count += 1.0;
         }
     }
-    (count > 0.0).then(|| ((before / count).exp(), (after / count).exp()))
+    errors
 }

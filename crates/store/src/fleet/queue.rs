@@ -175,6 +175,14 @@ impl Fleet {
         Ok(self.transact(|t| t.execute(sql, &bound))? == 1)
     }
 
+    /// Gives a job back as if it had not been taken: somebody else may do it. `false` if it is another's by now.
+    pub fn release_job(&mut self, job: &Job) -> Result<bool, FleetError> {
+        let sql = "UPDATE kernelwise.job SET state = 'waiting', attempts = attempts - 1, lease_until = NULL
+            WHERE id = $1 AND worker = $2 AND attempts = $3 AND state = 'leased'";
+        let bound: [&(dyn postgres::types::ToSql + Sync); 3] = [&job.id, &job.worker, &job.attempt];
+        Ok(self.transact(|t| t.execute(sql, &bound))? == 1)
+    }
+
     /// The searches that have jobs to do.
     pub fn open_searches(&mut self) -> Result<Vec<String>, FleetError> {
         let sql = "SELECT DISTINCT search FROM kernelwise.job

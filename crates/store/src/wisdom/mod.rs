@@ -23,7 +23,7 @@ pub use transfer::{Export, Imported};
 
 use crate::embedded::rows::SeriesRecord;
 use crate::key::Digest;
-use crate::note::{Note, NoteKind};
+use crate::note::{Note, NoteKind, Quarantine};
 use crate::store::{Known, sum};
 use crate::trust::{Here, Recalled};
 
@@ -96,6 +96,17 @@ impl Wisdom {
     /// How fast each kind of machine can be, as far as known.
     pub fn calibrations(&self) -> impl Iterator<Item = (Fingerprint, Calibration)> {
         self.typed(NoteKind::Calibration)
+    }
+
+    /// What is quarantined on each kind of machine, or was.
+    pub fn quarantines(&self) -> impl Iterator<Item = (Fingerprint, Quarantine)> {
+        self.typed(NoteKind::Quarantine)
+    }
+
+    /// The model of this name; `None` if there is none.
+    pub fn model(&self, fingerprint: &Fingerprint, name: &str) -> Option<&serde_json::Value> {
+        let subject = (NoteKind::Model, fingerprint.clone(), name.to_owned());
+        self.notes.get(&subject).map(|note| &note.body)
     }
 
     fn typed<T: DeserializeOwned>(&self, kind: NoteKind) -> impl Iterator<Item = (Fingerprint, T)> {

@@ -1,10 +1,11 @@
 //! Jobs: what is put, what is taken, and what comes back.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use kernelwise_backend::HostKernel;
 use kernelwise_measure::TscClock;
@@ -203,12 +204,16 @@ pub(crate) fn work(args: &args::Worker) -> Result<(), Failure> {
     // No name of a host or person: a number nobody else has.
     let name = format!("worker-{:016x}", rand::random::<u64>());
     let mut worked = Worked::default();
+    let mut unable: BTreeSet<String> = BTreeSet::new();
     'looking: loop {
         let searches = fleet.open_searches()?;
         for search in &searches {
+            if unable.contains(search) {
+                continue;
+            }
             while let Some(job) = fleet.take_job(search, &name, lease)? {
                 if cancel.load(Ordering::Relaxed) {
-                    fleet.fail_job(&job, "its worker was told to end")?;
+                    fleet.release_job(&job)?;
                     break 'looking;
                 }
                 let measured = while_renewing(&server, &job, lease, || {
@@ -229,7 +234,18 @@ pub(crate) fn work(args: &args::Worker) -> Result<(), Failure> {
                             false => worked.lost += 1,
                         }
                     }
-                    Err(error) => {
+                    Err(Trouble::Ended) => {
+                        fleet.release_job(&job)?;
+                        break 'looking;
+                    }
+                    // Others may have what it takes.
+                    Err(Trouble::NotHere(why)) => {
+                        fleet.release_job(&job)?;
+                        output::note(&format!("{search} is left to other workers: {why}"));
+                        unable.insert(search.clone());
+                        break;
+                    }
+                    Err(Trouble::Failed(error)) => {
                         fleet.fail_job(&job, &format!("{error:#}"))?;
                         worked.failed += 1;
                     }
@@ -239,7 +255,8 @@ pub(crate) fn work(args: &args::Worker) -> Result<(), Failure> {
                 }
             }
         }
-        if args.until_empty && fleet.open_searches()?.is_empty() {
+        let open = fleet.open_searches()?;
+        if args.until_empty && open.iter().all(|search| unable.contains(search)) {
             break;
         }
         if cancel.load(Ordering::Relaxed) {
@@ -269,7 +286,7 @@ fn while_renewing<R>(
 ) -> R {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let renewing = scope.spawn(|| {
+        scope.spawn(|| {
             let mut fleet = None;
             let step = Duration::from_millis(50);
             let mut waited = Duration::ZERO;
@@ -288,11 +305,34 @@ fn while_renewing<R>(
                 }
             }
         });
-        let result = body();
-        over.store(true, Ordering::Relaxed);
-        let _ = renewing.join();
-        result
+        // Also if it panics: nobody would wait for the renewing to end.
+        let _over = Over(&over);
+        body()
     })
+}
+
+/// Says that it is over when it goes.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Why a job was not done.
+enum Trouble {
+    /// The worker was told to end.
+    Ended,
+    /// What it takes is not here.
+    NotHere(String),
+    Failed(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
 }
 
 /// What a job is about, and the times it took; none if the setting fails here.
@@ -303,7 +343,7 @@ fn measure(
     kernels: &[Arc<dyn HostKernel>],
     machine: &Machine,
     cancel: &'static AtomicBool,
-) -> anyhow::Result<Measured> {
+) -> Result<Measured, Trouble> {
     let spec: Spec = serde_json::from_value(job.spec.clone()).context("the job is no job")?;
     let workload: Workload = spec.workload.parse()?;
     let params: Params = spec.params.parse()?;
@@ -312,11 +352,10 @@ fn measure(
         known.id.as_str() == spec.kernel && known.version == spec.version
     };
     let kernel = kernels.iter().find(is_it).ok_or_else(|| {
-        anyhow!(
-            "there is no {} in version {} here",
-            spec.kernel,
-            spec.version
-        )
+        let Spec {
+            kernel, version, ..
+        } = &spec;
+        Trouble::NotHere(format!("there is no {kernel} in version {version} here"))
     })?;
     let numerics = match spec.reduced {
         true => Numerics::ReducedPrecision,
@@ -326,7 +365,7 @@ fn measure(
     let mut bench = Workbench::new(&workload, machine, numerics, &clock, cancel, 1)?;
     let tried = bench.evaluate(kernel, &params, EVALUATION)?;
     if cancel.load(Ordering::Relaxed) {
-        return Err(anyhow!("its worker was told to end"));
+        return Err(Trouble::Ended);
     }
     let candidate = Candidate {
         kernel: kernel.spec().id.clone(),
