@@ -230,12 +230,10 @@ pub(crate) fn compare(args: &args::Compare) -> Result<(), Failure> {
     let kernels = kernelwise_cpu::kernels()?;
     let baseline = named(&args.baseline, &workload, &machine, &kernels)?;
     let chosen = &decision.chosen.candidate;
-    let kernel = kernels
-        .iter()
-        .find(|kernel| kernel.spec().id == chosen.kernel)
-        .ok_or_else(|| anyhow!("{} is not here any more", chosen.kernel))?;
+    let (kernel, _) = named(chosen.kernel.as_str(), &workload, &machine, &kernels)?;
     let space = kernel.space(&workload, &machine);
-    let choice = (Arc::clone(kernel), space.setting(&chosen.params)?);
+    let setting = space.setting(&chosen.params)?;
+    let choice = (kernel, setting);
     let cancel = interrupt::flag()?;
     let clock = TscClock::new();
     let numerics = match args.what.allow_reduced {

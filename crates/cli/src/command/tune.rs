@@ -279,7 +279,7 @@ impl Usual {
             bar.inc(1);
             all.push(one.clone());
             // Whoever is killed loses a few.
-            if all.len() % KEEP_EVERY == 0 {
+            if all.len().is_multiple_of(KEEP_EVERY) {
                 keep(&all);
             }
         };
