@@ -1,7 +1,8 @@
 //! How many processors others keep busy: other programs, and with steal other machines on the same hardware.
 //!
-//! What all together were busy, less what this process was. Tasks that share a processor each look as if they needed less than one, so less
-//! than half of one is taken for one; and once taken, a quarter keeps it, so that the answer does not flutter.
+//! What all together were busy, less what this process was. Tasks that share a processor each look as if they needed less than one, so little
+//! more than half of one is taken for one. Once taken, a third keeps it, and two looks have to agree on a change, so that the answer does not
+//! flutter with what every system does beside.
 
 use crate::state::Stat;
 use crate::tree::{ReadError, Tree};
@@ -9,8 +10,8 @@ use crate::tree::{ReadError, Tree};
 const OWN: &str = "/proc/self/stat";
 
 /// A share of a processor from which it counts as taken, and below which it counts as free again.
-const TAKEN: f64 = 0.4;
-const FREE: f64 = 0.25;
+const TAKEN: f64 = 0.55;
+const FREE: f64 = 0.35;
 
 /// Looks at what others do, again and again.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct Others {
     tree: Tree,
     before: Option<(Stat, u64)>,
     busy: u32,
+    /// What the last look said.
+    said: u32,
 }
 
 impl Others {
@@ -27,17 +30,22 @@ impl Others {
             tree,
             before: None,
             busy: 0,
+            said: 0,
         }
     }
 
-    /// Processors that others kept busy since the last look, as a whole number; `None` on the first look, where nothing can be read, or
+    /// Processors that others kept busy during the last two looks, as a whole number; `None` on the first look, where nothing can be read, or
     /// if no time has passed. Looks should be a tenth of a second apart, or more: the system counts in hundredths.
     pub fn look(&mut self) -> Option<u32> {
         let now = (Stat::read(&self.tree).ok()?, own_ticks(&self.tree).ok()?);
         let (before, own_before) = self.before.replace(now)?;
         let (now, own_now) = self.before.as_ref()?;
         let others = Stat::processors_busy(&before, now, own_now.saturating_sub(own_before))?;
-        self.busy = settled(self.busy, others);
+        let says = settled(self.busy, others);
+        if says == self.said {
+            self.busy = says;
+        }
+        self.said = says;
         Some(self.busy)
     }
 }
@@ -88,24 +96,28 @@ mod tests {
         // 100 ticks: one processor of ours, the other idle.
         put(&fake, 1100, 1100, 200);
         assert_eq!(others.look(), Some(0));
-        // The other is somebody else's.
+        // The other is somebody else's, and stays so.
         put(&fake, 1300, 1100, 300);
+        assert_eq!(others.look(), Some(0));
+        put(&fake, 1500, 1100, 400);
         assert_eq!(others.look(), Some(1));
         // Ours runs on both, and has to share one.
-        put(&fake, 1500, 1100, 440);
+        put(&fake, 1700, 1100, 540);
         assert_eq!(others.look(), Some(1));
-        put(&fake, 1700, 1100, 640);
+        put(&fake, 1900, 1100, 740);
+        assert_eq!(others.look(), Some(1));
+        put(&fake, 2100, 1100, 940);
         assert_eq!(others.look(), Some(0));
         assert_eq!(others.look(), None, "no time has passed");
     }
 
     #[test]
     fn answers_do_not_flutter() {
-        assert_eq!(settled(0, 0.39), 0);
-        assert_eq!(settled(0, 0.41), 1);
-        assert_eq!(settled(1, 0.3), 1);
-        assert_eq!(settled(1, 0.2), 0);
-        assert_eq!(settled(0, 2.5), 3);
+        assert_eq!(settled(0, 0.54), 0);
+        assert_eq!(settled(0, 0.56), 1);
+        assert_eq!(settled(1, 0.4), 1);
+        assert_eq!(settled(1, 0.3), 0);
+        assert_eq!(settled(0, 2.6), 3);
         assert_eq!(settled(5, 1.0), 1);
     }
 

@@ -3,6 +3,7 @@
 //! The kernels race with their usual settings first; those near the front that have something to set are searched. The best of
 //! each then race the usual ones, because the best of many measurements is in part the luckiest.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -136,7 +137,7 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
         kernels.push(TunedKernel {
             kernel: one.kernel.spec().id.to_string(),
             settings: settings.count(),
-            evaluated: tuned.evaluated.len(),
+            evaluated: unique(&tuned.evaluated),
             from_before,
             failed: tuned
                 .evaluated
@@ -180,6 +181,12 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
         true => Err(Failure::Interrupted),
         false => Ok(()),
     }
+}
+
+/// Settings that were evaluated; those measured again count once.
+fn unique(evaluated: &[Evaluated]) -> usize {
+    let params: BTreeSet<&Params> = evaluated.iter().map(|one| &one.params).collect();
+    params.len()
 }
 
 /// The kernels worth tuning, each with its usual setting, the fastest first.
