@@ -1,13 +1,14 @@
 //! Tells the selector what others do on this machine.
 //!
-//! A thread looks five times a second, which takes some ten microseconds each time. Calls read one number.
+//! A thread looks five times a second, which takes some hundred microseconds each time. Calls read one number.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use kernelwise_probe::{Others, Tree};
+use kernelwise_measure::{Clock, TscClock};
+use kernelwise_probe::{Others, StateReader, Tree};
 use kernelwise_select::Selector;
 
 const PERIOD: Duration = Duration::from_millis(200);
@@ -39,6 +40,7 @@ impl Watch {
         let (seen, selector) = (Arc::clone(&shared), Arc::downgrade(selector));
         let work = move || {
             let mut others = Others::new(Tree::system());
+            let (mut reader, clock) = (StateReader::new(Tree::system()), TscClock::new());
             loop {
                 let over = seen.over.lock().unwrap_or_else(PoisonError::into_inner);
                 let waited = seen.told.wait_timeout_while(over, PERIOD, |over| !*over);
@@ -48,6 +50,7 @@ impl Watch {
                 let Some(selector) = selector.upgrade() else {
                     return;
                 };
+                selector.set_state(&reader.look(clock.now()));
                 if let Some(busy) = others.look() {
                     seen.busy.store(busy, Ordering::Relaxed);
                     selector.set_load(busy);

@@ -24,7 +24,7 @@ use kernelwise_measure::Clock;
 use kernelwise_types::units::{Nanos, Share};
 use kernelwise_types::{
     Calibration, Candidate, Decision, Estimate, Interval, KernelId, Numerics, Params, Ranked,
-    Reason, Refusal, Workload,
+    Reason, Refusal, SystemState, Workload,
 };
 
 use crate::budget::Ledger;
@@ -227,7 +227,7 @@ pub struct Noticed {
     pub workload: String,
     /// Whose time it was; `None` of variants of users' own operations.
     pub kernel: Option<KernelId>,
-    /// What it was, numbered. Causes and correlations are unknown: calls do not tell what the machine is doing.
+    /// What it was, numbered. Causes and correlations are unknown unless somebody [says](Selector::set_state) what the machine does.
     pub event: kernelwise_model::watch::Event,
 }
 
@@ -346,6 +346,18 @@ impl Selector {
         let all = self.shared.host.load().machine().usable_threads();
         let busy = busy_processors.min(all);
         self.shared.load.store(busy, Ordering::Relaxed);
+    }
+
+    /// Says what the machine does at the moment, if anybody looks: what is [noticed](Self::noticed) is told with a likely cause, and
+    /// what goes along with slowdown is found.
+    pub fn set_state(&self, state: &SystemState) {
+        let seen = kernelwise_model::watch::SystemState {
+            load: state.cpu_utilisation.known().map(|share| share.get()),
+            clock: state.frequency.known().map(|clock| clock.get()),
+            temperature: state.temperature.known().map(|heat| heat.get()),
+            memory_pressure: state.memory_pressure.known().map(|share| share.get()),
+        };
+        *lock(&self.shared.engine.state) = seen;
     }
 
     /// The choice for a workload under the load of the moment, with everything it was made from.

@@ -367,3 +367,27 @@ fn load_changes_the_choice_at_once_and_back() {
         assert!((means.0 - means.1).abs() < 0.01);
     }
 }
+
+#[test]
+fn what_goes_along_with_slowdown_is_found() {
+    use kernelwise_model::watch::{Noticed, Reading};
+    use kernelwise_types::units::Share;
+    let clock = Arc::new(ScriptedClock::new());
+    let selector = builder(&clock).build().unwrap();
+    let sampler = kernelwise_probe::Sampler::start(kernelwise_probe::SamplerOptions::default());
+    let mut state = sampler.unwrap().look().state.clone();
+    for run in 0..600_u32 {
+        // A load that wanders, and times that follow it.
+        let busy = f64::from(run * 37 % 101) / 101.0;
+        state.cpu_utilisation = kernelwise_types::Reading::Known(Share::new(busy).unwrap());
+        selector.set_state(&state);
+        clock.advance(2 * MS);
+        report(&selector, 4, 1e6 * (1.0 + 0.3 * busy));
+    }
+    let noticed = selector.noticed(0);
+    let load = |one: &&kernelwise_select::Noticed| match &one.event.what {
+        Noticed::Correlation(found) => found.reading == Reading::Load && found.r > 0.5,
+        _ => false,
+    };
+    assert_eq!(noticed.iter().filter(load).count(), 1, "{noticed:?}");
+}

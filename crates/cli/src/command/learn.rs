@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use kernelwise_bench::{SPREAD_OPERATIONS, default_shapes, read_shapes, spread_shapes};
 use kernelwise_measure::{Clock, TscClock};
 use kernelwise_probe::calibrate::CalibrateOptions;
-use kernelwise_probe::{Others, Tree};
+use kernelwise_probe::{Others, StateReader, Tree};
 use kernelwise_select::forecast::{Judged, judge};
 use kernelwise_select::pace::Pace;
 use kernelwise_select::{Measured, Observer, RaceOptions, Selector};
@@ -138,6 +138,7 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
     let (mut measured, mut skipped) = (0, 0);
     let (mut pace, mut paces) = (Pace::new(), BTreeMap::new());
     let (mut others, mut beside_others) = (Others::new(Tree::system()), 0_usize);
+    let mut state = StateReader::new(Tree::system());
     let before = choices(&selector, &known);
     for (done, shape) in shapes.iter().enumerate() {
         if cancel.load(Ordering::Relaxed) || spent_s() > all_s {
@@ -147,6 +148,7 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
         bar.set_message(shape.to_string());
         let left_s = (all_s - spent_s()).max(0.0);
         let share_s = LARGE * left_s / (shapes.len() - done) as f64;
+        selector.set_state(&state.look(clock.now()));
         let mut looks = Looks::new(&mut pace, &clock);
         match race(&selector, shape, share_s, args.seed, &mut looks, cancel) {
             Ok(_) => {

@@ -61,11 +61,17 @@ static CASES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0
 const WATCH_EVERY_NS: u64 = 1_000_000;
 
 /// Shows a sample to the watch, beside what it usually takes, as ln t.
-fn look(watch: &mut Watch, case: &Case, sample: &Sample, usual: f64) -> Vec<Noticing> {
+fn look(
+    watch: &mut Watch,
+    case: &Case,
+    sample: &Sample,
+    usual: f64,
+    state: SystemState,
+) -> Vec<Noticing> {
     let seen = Observation {
         stream: case.serial() << 16 | sample.candidate as u64,
         residual: sample.time_ns.max(0.01).ln() - usual,
-        state: SystemState::default(),
+        state,
         time_ns: sample.at_ns,
     };
     // What is no time says nothing, here either.
@@ -126,6 +132,8 @@ pub(crate) struct Engine {
     /// Candidates that were timed for the first time, and changes that were noticed.
     timed: AtomicU64,
     changes: AtomicU64,
+    /// What the machine does, as far as anybody looks.
+    pub(crate) state: Mutex<SystemState>,
     /// Who hears of what is learned from.
     pub(crate) listener: Option<Listener>,
 }
@@ -174,6 +182,7 @@ impl Engine {
             kinds: Kinds::new(seed, capacity),
             timed: AtomicU64::new(0),
             changes: AtomicU64::new(0),
+            state: Mutex::default(),
             listener: None,
         }
     }
@@ -521,7 +530,7 @@ impl Engine {
             let is_time = watched_ns.is_none_or(|last| sample.at_ns >= last + WATCH_EVERY_NS);
             if is_time && let Some(usual) = learned.measured(sample.candidate) {
                 *watched_ns = Some(sample.at_ns);
-                for event in look(watch, &case, &sample, usual.mean) {
+                for event in look(watch, &case, &sample, usual.mean, *lock(&self.state)) {
                     if kept.len() == EVENTS {
                         kept.pop_front();
                     }
