@@ -236,7 +236,7 @@ impl Store {
 
     fn read_known(&self, which: Which<'_>) -> Result<Vec<Known>, StoreError> {
         let rows = self.with(|conn| rows::select(conn, which))?;
-        Ok(sum(rows.map(|(.., record)| record)))
+        Ok(sum(rows))
     }
 
     /// The latest runs of a series as they came, oldest first of each origin.

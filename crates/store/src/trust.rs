@@ -372,7 +372,7 @@ mod tests {
         let usable: Vec<_> = recalled
             .usable
             .iter()
-            .map(|(known, trust)| (known.key.kernel.as_str(), *trust))
+            .map(|(known, trust)| (&*known.key.kernel, *trust))
             .collect();
         let why = "another version of the kernel";
         // Changing one kernel leaves the others as they were.

@@ -122,10 +122,10 @@ fn list(args: &args::CacheList, store: &Store) -> Result<(), Failure> {
         last_s: one.statistics.last_s(),
         this_machine: one.key.place.fingerprint == here,
         machine: one.key.place.fingerprint.to_string(),
-        workload: one.key.workload,
-        kernel: one.key.kernel,
+        workload: one.key.workload.to_string(),
+        kernel: one.key.kernel.to_string(),
         version: one.key.version,
-        parameters: one.key.params,
+        parameters: one.key.params.to_string(),
     });
     let listed = Listed {
         series: series.collect(),

@@ -24,7 +24,7 @@ pub struct SeriesRecord {
     #[serde(flatten)]
     pub key: SeriesKey,
     /// The store it was measured in: a random number, no name.
-    pub origin: String,
+    pub origin: Arc<str>,
     /// Of two records of one key and origin, the higher holds.
     pub revision: u64,
     /// What was measured.
@@ -43,17 +43,22 @@ impl SeriesRecord {
     }
 }
 
-/// A query for whole rows; all texts are known when this is compiled.
+/// A query for whole rows with something more of each; all texts are known when this is compiled.
 macro_rules! rows {
-    ($condition:literal) => {
+    ($more:literal, $condition:literal) => {
         concat!(
             "SELECT origin, revision, fingerprint, environment, workload, kernel, version, params, timed, mean_ln, ",
             "squares_ln, min_ns, faded_weight, faded_mean_ln, faded_squares_ln, failed, wrong, timed_out, first_s, ",
-            "last_s, changed, id, key FROM series ",
+            "last_s, ",
+            $more,
+            " FROM series ",
             $condition
         )
     };
 }
+
+/// The columns before the something more.
+const COLUMNS: usize = 20;
 
 /// Which rows.
 #[derive(Debug, Clone, Copy)]
@@ -63,21 +68,46 @@ pub(crate) enum Which<'a> {
     Of(&'a str),
     /// Of this fingerprint and workload.
     Workload(&'a str, &'a str),
-    /// Changed after this point, in order of change, so many.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code))]
-    After {
-        changed: i64,
-        id: i64,
-        limit: u32,
-    },
 }
 
-/// Reads rows and keeps one copy of each place among them.
+/// Reads rows and keeps one copy of each place among them, and most often one of each text.
 #[derive(Default)]
 struct Reader {
     places: HashMap<(String, String), Arc<Place>>,
     /// That of the row before, which is most often that of the next.
     last: Option<(String, String, Arc<Place>)>,
+    texts: Texts,
+}
+
+/// Texts that were read lately, to be shared with the next row that has them. Of two that fall on one seat the later stays:
+/// looking further would take longer than a copy.
+struct Texts([Option<Arc<str>>; 256]);
+
+impl Default for Texts {
+    fn default() -> Self {
+        Self([const { None }; 256])
+    }
+}
+
+impl Texts {
+    fn shared(&mut self, text: &str) -> Arc<str> {
+        // Eight bytes at a time; the upper bits of the product depend on all of them.
+        let hash = text.as_bytes().chunks(8).fold(0_u64, |hash, bytes| {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            (hash.rotate_left(23) ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        });
+        let seat = &mut self.0[(hash >> 56) as usize];
+        match seat {
+            Some(there) if **there == *text => there.clone(),
+            _ => seat.insert(text.into()).clone(),
+        }
+    }
+
+    fn of(&mut self, row: &Row<'_>, column: usize) -> rusqlite::Result<Arc<str>> {
+        let text = row.get_ref(column)?.as_str();
+        Ok(self.shared(text.map_err(|e| damaged(column, e))?))
+    }
 }
 
 fn damaged(
@@ -120,79 +150,109 @@ impl Reader {
 
     fn read(&mut self, row: &Row<'_>) -> rusqlite::Result<SeriesRecord> {
         let place = self.place(row)?;
-        let statistics = Unchecked {
-            timed: row.get(8)?,
-            mean_ln: row.get(9)?,
-            squares_ln: row.get(10)?,
-            min_ns: row.get(11)?,
-            faded_weight: row.get(12)?,
-            faded_mean_ln: row.get(13)?,
-            faded_squares_ln: row.get(14)?,
-            failed: row.get(15)?,
-            wrong: row.get(16)?,
-            timed_out: row.get(17)?,
-            first_s: row.get(18)?,
-            last_s: row.get(19)?,
-        };
         Ok(SeriesRecord {
             key: SeriesKey {
                 place,
-                workload: row.get(4)?,
-                kernel: row.get(5)?,
+                workload: self.texts.of(row, 4)?,
+                kernel: self.texts.of(row, 5)?,
                 version: row.get(6)?,
-                params: row.get(7)?,
+                params: self.texts.of(row, 7)?,
             },
-            origin: row.get(0)?,
+            origin: self.texts.of(row, 0)?,
             revision: row.get(1)?,
-            statistics: Statistics::try_from(statistics).map_err(|e| damaged(8, e))?,
+            statistics: statistics(row)?,
         })
     }
 }
 
-/// A row with its place in the order of changes.
-pub(crate) type Changed = (i64, i64, SeriesRecord);
+fn statistics(row: &Row<'_>) -> rusqlite::Result<Statistics> {
+    let unchecked = Unchecked {
+        timed: row.get(8)?,
+        mean_ln: row.get(9)?,
+        squares_ln: row.get(10)?,
+        min_ns: row.get(11)?,
+        faded_weight: row.get(12)?,
+        faded_mean_ln: row.get(13)?,
+        faded_squares_ln: row.get(14)?,
+        failed: row.get(15)?,
+        wrong: row.get(16)?,
+        timed_out: row.get(17)?,
+        first_s: row.get(18)?,
+        last_s: row.get(19)?,
+    };
+    Statistics::try_from(unchecked).map_err(|e| damaged(8, e))
+}
 
-/// Rows in order of key and origin, which does not depend on when they were written; but for [`Which::After`], in order of change. A
-/// row that no series can have is left out: one damaged number must not hide the others.
+/// Rows in order of key and origin, which does not depend on when they were written. A row that no series can have is left
+/// out: one damaged number must not hide the others.
 pub(crate) fn select(
     conn: &Connection,
     which: Which<'_>,
-) -> rusqlite::Result<impl Iterator<Item = Changed> + use<>> {
+) -> rusqlite::Result<impl Iterator<Item = SeriesRecord> + use<>> {
     // Large answers are read in the order of the file and sorted here: going through an index would read pages at random. The
     // plus keeps SQLite from it.
     let (sql, bound): (&str, Vec<&dyn ToSql>) = match &which {
-        Which::All => (rows!(""), vec![]),
-        Which::Of(fingerprint) => (rows!("WHERE +fingerprint = ?1"), vec![fingerprint]),
+        Which::All => (rows!("key", ""), vec![]),
+        Which::Of(fingerprint) => (rows!("key", "WHERE +fingerprint = ?1"), vec![fingerprint]),
         Which::Workload(fingerprint, workload) => (
-            rows!("WHERE fingerprint = ?1 AND workload = ?2"),
+            rows!("key", "WHERE fingerprint = ?1 AND workload = ?2"),
             vec![fingerprint, workload],
         ),
-        Which::After { changed, id, limit } => (
-            rows!("WHERE (changed, id) > (?1, ?2) AND changed > 0 ORDER BY changed, id LIMIT ?3"),
-            vec![changed, id, limit],
-        ),
     };
+    let (mut keys, mut all) = (Vec::new(), Vec::new());
+    for_each(conn, sql, &bound, |row, record| {
+        let key = row.get::<_, Digest>(COLUMNS)?;
+        keys.push((u128::from_be_bytes(key), all.len()));
+        all.push(Some(record));
+        Ok(())
+    })?;
+    // By key, and of one key by origin.
+    let origin = |place: usize| all[place].as_ref().map(|r: &SeriesRecord| &r.origin);
+    keys.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| origin(a.1).cmp(&origin(b.1))));
+    let take = move |(_, place): (u128, usize)| all[place].take();
+    Ok(keys.into_iter().filter_map(take))
+}
+
+/// Reads rows; one that is damaged is said and left out.
+fn for_each(
+    conn: &Connection,
+    sql: &str,
+    bound: &[&dyn ToSql],
+    mut take: impl FnMut(&Row<'_>, SeriesRecord) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query(params_from_iter(bound))?;
-    let (mut reader, mut keys, mut all) = (Reader::default(), Vec::new(), Vec::new());
+    let mut reader = Reader::default();
     while let Some(row) = rows.next()? {
-        match (reader.read(row), row.get::<_, Digest>(22)) {
-            (Ok(record), Ok(key)) => {
-                keys.push((key, all.len()));
-                all.push(Some((row.get(20)?, row.get(21)?, record)));
-            }
-            (Err(error), _) | (_, Err(error)) => {
-                tracing::warn!(%error, "a row of the store is damaged and left out");
-            }
+        let taken = reader.read(row).and_then(|record| take(row, record));
+        if let Err(error) = taken {
+            tracing::warn!(%error, "a row of the store is damaged and left out");
         }
     }
-    if !matches!(which, Which::After { .. }) {
-        // By key, and of one key by origin.
-        let origin = |place: usize| all[place].as_ref().map(|(.., r): &Changed| &r.origin);
-        keys.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| origin(a.1).cmp(&origin(b.1))));
-    }
-    let take = move |(_, place): (Digest, usize)| all[place].take();
-    Ok(keys.into_iter().filter_map(take))
+    Ok(())
+}
+
+/// A row with its place in the order of changes: the change and the number of the row.
+#[cfg(feature = "postgres")]
+pub(crate) type Changed = (i64, i64, SeriesRecord);
+
+/// So many rows that changed after this place in the order of changes, in that order.
+#[cfg(feature = "postgres")]
+pub(crate) fn changed_after(
+    conn: &Connection,
+    (changed, id): (i64, i64),
+    limit: u32,
+) -> rusqlite::Result<Vec<Changed>> {
+    let sql = rows!(
+        "changed, id",
+        "WHERE (changed, id) > (?1, ?2) AND changed > 0 ORDER BY changed, id LIMIT ?3"
+    );
+    let mut all = Vec::new();
+    for_each(conn, sql, &[&changed, &id, &limit], |row, record| {
+        all.push((row.get(COLUMNS)?, row.get(COLUMNS + 1)?, record));
+        Ok(())
+    })?;
+    Ok(all)
 }
 
 /// A row that is there, as far as it is needed to change it.
@@ -203,13 +263,13 @@ struct There {
 }
 
 fn find(conn: &Connection, key: &[u8], origin: &str) -> rusqlite::Result<Option<There>> {
-    let sql = rows!("WHERE key = ?1 AND origin = ?2");
+    let sql = rows!("id", "WHERE key = ?1 AND origin = ?2");
     let there = |row: &Row<'_>| {
         Ok(There {
-            id: row.get(21)?,
+            id: row.get(COLUMNS)?,
             revision: row.get(1)?,
             // Damaged sums are begun anew.
-            statistics: Reader::default().read(row).ok().map(|r| r.statistics),
+            statistics: statistics(row).ok(),
         })
     };
     let mut statement = conn.prepare_cached(sql)?;
@@ -468,4 +528,22 @@ pub(crate) fn next_revision(conn: &Connection) -> rusqlite::Result<(String, i64)
     let sql = "UPDATE self SET revision = revision + 1 RETURNING origin, revision";
     conn.prepare_cached(sql)?
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_shared_and_stay_themselves() {
+        let mut texts = Texts::default();
+        let all: Vec<String> = (0..5000).map(|i| format!("matmul f32 {i}x7x7")).collect();
+        for text in all.iter().chain(&all) {
+            let first = texts.shared(text);
+            assert_eq!(*first, **text);
+            assert!(Arc::ptr_eq(&first, &texts.shared(text)));
+        }
+        // Close to even over the seats: of 5000 texts hardly one of 256 seats stays empty.
+        assert!(texts.0.iter().flatten().count() > 250);
+    }
 }

@@ -144,7 +144,7 @@ impl Fleet {
             WHERE id = $1 AND worker = $2 AND attempts = $3 AND state = 'leased'";
         let record = SeriesRecord {
             key,
-            origin: job.origin(),
+            origin: job.origin().into(),
             revision: 1,
             statistics,
         };

@@ -17,7 +17,7 @@ use rusqlite::OptionalExtension;
 use serde::Serialize;
 
 use super::{Fleet, FleetError, FleetOptions};
-use crate::embedded::rows::{self, SeriesRecord, Which};
+use crate::embedded::rows::{self, SeriesRecord};
 use crate::figures;
 use crate::key::{Digest, SeriesKey};
 use crate::note::{Note, NoteKind};
@@ -115,10 +115,8 @@ impl Fleet {
     pub fn preview(&mut self, store: &Store, here: &Here) -> Result<SyncPreview, FleetError> {
         const SHOWN: usize = 20;
         store.flush()?;
-        let (changed, id) = position(store, &self.name, PUSHED)?;
-        let limit = u32::MAX;
-        let which = Which::After { changed, id, limit };
-        let records: Vec<_> = store.with(|conn| rows::select(conn, which))?.collect();
+        let pushed = position(store, &self.name, PUSHED)?;
+        let records = store.with(|conn| rows::changed_after(conn, pushed, u32::MAX))?;
         let after = position(store, &self.name, PUSHED_NOTES)?.0;
         let notes = store.with(|conn| rows::notes(conn, None, Some(after)))?;
         let mut wisdom = Wisdom::default();
@@ -165,20 +163,18 @@ impl Fleet {
     }
 
     fn push(&mut self, store: &Store, synced: &mut Synced) -> Result<(), FleetError> {
-        let (mut changed, mut id) = position(store, &self.name, PUSHED)?;
+        let mut pushed = position(store, &self.name, PUSHED)?;
         loop {
-            let limit = BATCH;
-            let which = Which::After { changed, id, limit };
-            let batch: Vec<_> = store.with(|conn| rows::select(conn, which))?.collect();
-            let Some((last_changed, last_id, _)) = batch.last() else {
+            let batch = store.with(|conn| rows::changed_after(conn, pushed, BATCH))?;
+            let Some((changed, id, _)) = batch.last() else {
                 break;
             };
-            (changed, id) = (*last_changed, *last_id);
+            pushed = (*changed, *id);
             let records = batch.into_iter().map(|(.., record)| record);
             // What the server would refuse would hold up the rest.
             let records: Vec<SeriesRecord> = records.filter(SeriesRecord::is_sound).collect();
             synced.records_out += self.push_records(&records)?;
-            set_position(store, &self.name, PUSHED, (changed, id))?;
+            set_position(store, &self.name, PUSHED, pushed)?;
         }
         let after = position(store, &self.name, PUSHED_NOTES)?.0;
         let revision = "SELECT revision FROM self";
@@ -444,12 +440,12 @@ fn record(row: &Row) -> Option<SeriesRecord> {
     let record = SeriesRecord {
         key: SeriesKey {
             place: place.into(),
-            workload: row.get(6),
-            kernel: row.get(7),
+            workload: row.get::<_, &str>(6).into(),
+            kernel: row.get::<_, &str>(7).into(),
             version: u32::try_from(row.get::<_, i64>(8)).ok()?,
-            params: row.get(9),
+            params: row.get::<_, &str>(9).into(),
         },
-        origin: row.get(2),
+        origin: row.get::<_, &str>(2).into(),
         revision: u64::try_from(row.get::<_, i64>(3)).ok()?,
         statistics: serde_json::from_str(row.get(10)).ok()?,
     };

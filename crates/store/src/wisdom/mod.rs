@@ -10,6 +10,7 @@ mod layers;
 mod transfer;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kernelwise_types::{Calibration, Fingerprint, Machine};
 use serde::de::DeserializeOwned;
@@ -30,7 +31,7 @@ use crate::trust::{Here, Recalled};
 /// What was learned, by any number of stores.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Wisdom {
-    series: BTreeMap<(Digest, String), SeriesRecord>,
+    series: BTreeMap<(Digest, Arc<str>), SeriesRecord>,
     notes: BTreeMap<(NoteKind, Fingerprint, String), Note>,
 }
 

@@ -60,7 +60,7 @@ impl Store {
                 Some(fingerprint) => Which::Of(fingerprint.as_str()),
                 None => Which::All,
             };
-            for (.., record) in rows::select(conn, which)? {
+            for record in rows::select(conn, which)? {
                 wisdom.add(record);
             }
             let wanted = |of: &Fingerprint| what.only.as_ref().is_none_or(|only| only == of);
@@ -113,7 +113,7 @@ fn take(conn: &mut Connection, wisdom: &Wisdom, from: TakenFrom) -> rusqlite::Re
         for record in batch {
             let news = rows::take(&transaction, record, changed)?;
             imported.count(news, false);
-            let own = record.origin == origin;
+            let own = *record.origin == *origin;
             ahead |= news && own && record.revision >= revision.unsigned_abs();
         }
         if ahead {
