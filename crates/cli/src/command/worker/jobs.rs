@@ -143,8 +143,8 @@ fn tell(args: &args::Tune, fleet: &mut Fleet, search: &str, put: u64) -> Result<
         let machine = key.place.fingerprint.to_string();
         let new = Best {
             machine,
-            kernel: key.kernel.clone(),
-            parameters: key.params.clone(),
+            kernel: key.kernel.to_string(),
+            parameters: key.params.to_string(),
             time_ns: time.get(),
         };
         match best.iter_mut().find(|one| one.machine == new.machine) {
