@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use kernelwise_store::fleet::{Fleet, FleetOptions, MOST_ATTEMPTS};
+use kernelwise_store::fleet::{Fleet, FleetOptions, JobResult, MOST_ATTEMPTS};
 use kernelwise_store::{Happened, Statistics};
 use kernelwise_types::units::Nanos;
 use serde_json::{Value, json};
@@ -72,10 +72,8 @@ fn a_job_is_taken_once_and_its_result_counts_once() {
     let results = a.job_results("s").unwrap();
     assert_eq!(results.len(), 1);
     assert_eq!(results[0].spec, first.spec);
-    assert_eq!(
-        (&results[0].record.key, results[0].record.statistics),
-        (&key, statistics)
-    );
+    let record = results[0].record.as_ref().unwrap();
+    assert_eq!((&record.key, record.statistics), (&key, statistics));
     assert_eq!(server.count("SELECT count(*) FROM kernelwise.series"), 1);
 }
 
@@ -105,7 +103,8 @@ fn a_worker_that_lost_its_lease_cannot_finish() {
             .unwrap()
     );
     let results = fleet.job_results("s").unwrap();
-    assert_eq!(results[0].record.statistics, measured(2.0));
+    let record = results[0].record.as_ref().unwrap();
+    assert_eq!(record.statistics, measured(2.0));
 }
 
 #[test]
@@ -130,6 +129,11 @@ fn what_fails_too_often_is_poisoned() {
     for search in ["fails", "vanishes"] {
         assert_eq!(fleet.take_job(search, "w", LONG).unwrap(), None);
         assert_eq!(fleet.job_counts(search).unwrap().poisoned, 1, "{search}");
+        let results = fleet.job_results(search).unwrap();
+        assert!(
+            matches!(&results[..], [JobResult { record: None, .. }]),
+            "{search}"
+        );
     }
 }
 

@@ -2,10 +2,11 @@
 //!
 //! A [`Workbench`] holds operands of one workload. What is evaluated on it runs as it would in a call, is held against the right
 //! result, and is timed until its median is known well enough or its time is up. [`tune`] drives a search over the settings of one
-//! kernel. The best of many measurements is in part the luckiest, so whoever wants to use what it found
+//! kernel, and [`tune_elsewhere`] does where others evaluate. The best of many measurements is in part the luckiest, so whoever wants to use what it found
 //! lets the finalists [race](Workbench::race) the usual setting, all of them in turn.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,7 @@ use kernelwise_types::{
 };
 
 use crate::search::{
-    Budget, BudgetError, Evaluation, Knowledge, Outcome, Session, Step, Stopped, Strategy,
+    Budget, BudgetError, Evaluation, Knowledge, Outcome, Search, Session, Step, Stopped, Strategy,
 };
 use crate::space::{Configuration, Parameter, Space, SpaceError, Value};
 
@@ -158,6 +159,54 @@ impl Settings {
             params = params.with(name, value as u64)?;
         }
         Ok(params)
+    }
+
+    fn search(&self, options: &TuneOptions) -> Box<dyn Search> {
+        let knowledge = Knowledge::default();
+        options
+            .strategy
+            .search(&self.space, options.seed, &knowledge)
+    }
+
+    /// As a session knows them; what is not in the space is left out.
+    fn evaluations(&self, evaluated: &[Evaluated]) -> Vec<Evaluation> {
+        let known = evaluated.iter().filter_map(|one| {
+            Some(Evaluation {
+                configuration: self.configuration(&one.params)?,
+                outcome: one.outcome,
+            })
+        });
+        known.collect()
+    }
+
+    /// What a session found.
+    fn tuned(
+        &self,
+        session: &Session<'_>,
+        failures: Vec<String>,
+        stopped: Option<Stopped>,
+    ) -> Result<Tuned, HostError> {
+        let evaluated = session.evaluations().iter().map(|one| {
+            Ok(Evaluated {
+                params: self.params(&one.configuration)?,
+                outcome: one.outcome,
+            })
+        });
+        let evaluated: Vec<Evaluated> = evaluated.collect::<Result<_, InvalidParams>>()?;
+        let timed = evaluated
+            .iter()
+            .filter_map(|one| Some((one.params.clone(), one.outcome.usable()?)));
+        let mut best: Vec<(Params, f64)> = timed.collect();
+        best.sort_by(|a, b| a.1.total_cmp(&b.1).then_with(|| a.0.cmp(&b.0)));
+        // Measured again, the latest is not always the first.
+        let mut seen = std::collections::BTreeSet::new();
+        best.retain(|(params, _)| seen.insert(params.clone()));
+        Ok(Tuned {
+            evaluated,
+            best,
+            failures,
+            stopped,
+        })
     }
 
     fn configuration(&self, params: &Params) -> Option<Configuration> {
@@ -414,19 +463,8 @@ pub fn tune(
     watch: &mut dyn FnMut(&Evaluated),
 ) -> Result<Tuned, HostError> {
     let settings = Settings::of(kernel.as_ref(), &bench.workload, bench.machine)?;
-    let knowledge = Knowledge::default();
-    let mut search = options
-        .strategy
-        .search(&settings.space, options.seed, &knowledge);
-    let past: Vec<Evaluation> = past
-        .iter()
-        .filter_map(|one| {
-            Some(Evaluation {
-                configuration: settings.configuration(&one.params)?,
-                outcome: one.outcome,
-            })
-        })
-        .collect();
+    let mut search = settings.search(options);
+    let past = settings.evaluations(past);
     let mut session = Session::new(&mut *search, options.budget, &past)?;
     let mut failures: Vec<String> = Vec::new();
     let stopped = loop {
@@ -454,31 +492,58 @@ pub fn tune(
             Step::Done(why) => break Some(why),
         }
     };
-    let evaluated: Result<Vec<Evaluated>, InvalidParams> = session
-        .evaluations()
-        .iter()
-        .map(|one| {
-            Ok(Evaluated {
-                params: settings.params(&one.configuration)?,
-                outcome: one.outcome,
-            })
-        })
-        .collect();
-    let evaluated = evaluated?;
-    let timed = evaluated
-        .iter()
-        .filter_map(|one| Some((one.params.clone(), one.outcome.usable()?)));
-    let mut best: Vec<(Params, f64)> = timed.collect();
-    best.sort_by(|a, b| a.1.total_cmp(&b.1).then_with(|| a.0.cmp(&b.0)));
-    // Measured again, the latest is not always the first.
-    let mut seen = std::collections::BTreeSet::new();
-    best.retain(|(params, _)| seen.insert(params.clone()));
-    Ok(Tuned {
-        evaluated,
-        best,
-        failures,
-        stopped,
-    })
+    settings.tuned(&session, failures, stopped)
+}
+
+/// Those who evaluate settings elsewhere, any number of them at a time.
+pub trait Evaluators {
+    /// Why they cannot be reached.
+    type Error: From<HostError>;
+
+    /// Asks for an evaluation. `round` counts those of the same parameters, from 0: finalists are measured again.
+    fn put(&mut self, params: &Params, round: usize) -> Result<(), Self::Error>;
+
+    /// Waits for results; or, unless the search has nothing to ask before it has some, until those who evaluate could do with another
+    /// setting. `None` if somebody wants it to end.
+    fn wait(&mut self, for_results: bool) -> Result<Option<Vec<Evaluated>>, Self::Error>;
+}
+
+/// Searches the settings of a kernel through evaluators elsewhere. It goes on from what was evaluated before.
+pub fn tune_elsewhere<E: Evaluators>(
+    settings: &Settings,
+    past: &[Evaluated],
+    options: &TuneOptions,
+    evaluators: &mut E,
+) -> Result<Tuned, E::Error> {
+    let mut rounds: HashMap<Params, usize> = HashMap::new();
+    for one in past {
+        *rounds.entry(one.params.clone()).or_default() += 1;
+    }
+    let mut search = settings.search(options);
+    let past = settings.evaluations(past);
+    let session = Session::new(&mut *search, options.budget, &past);
+    let mut session = session.map_err(HostError::from)?;
+    let stopped = loop {
+        let for_results = match session.step() {
+            Step::Evaluate(next) => {
+                let params = settings.params(&next).map_err(HostError::from)?;
+                let round = rounds.entry(params.clone()).or_default();
+                evaluators.put(&params, *round)?;
+                *round += 1;
+                false
+            }
+            Step::Wait => true,
+            Step::Done(why) => break Some(why),
+        };
+        let Some(came) = evaluators.wait(for_results)? else {
+            break None;
+        };
+        // What has parameters of another kernel or version is not of this search.
+        for one in settings.evaluations(&came) {
+            session.record(&one.configuration, one.outcome);
+        }
+    };
+    Ok(settings.tuned(&session, Vec::new(), stopped)?)
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
     let mut bench = Workbench::new(&workload, &machine, numerics, &clock, cancel, seed)?;
     let usual = usual(args, &mut bench, &machine, numerics, 0.1 * all_s)?;
     if args.queue {
-        return super::worker::put(args, &workload, &machine, &usual);
+        return super::worker::put(args, strategy, &workload, &machine, &usual);
     }
     let evaluation = Duration::from_secs_f64((all_s / 200.0).clamp(0.02, 2.0));
     let bar = ProgressBar::new(args.budget.unwrap_or(EVALUATIONS) * usual.len() as u64);

@@ -1,6 +1,7 @@
 //! Tuning on many machines: `kernelwise tune --queue` puts settings as jobs on a PostgreSQL server, `kernelwise worker` measures
 //! them. A worker that vanishes loses its job to another after the lease; a job counts once, whoever finished it.
 
+use kernelwise_tune::search::Strategy;
 use kernelwise_types::{Machine, Workload};
 
 use super::tune::Usual;
@@ -12,18 +13,19 @@ mod jobs;
 #[cfg(feature = "postgres")]
 pub(crate) use jobs::work;
 
-/// Puts every setting of these kernels, as far as the budget goes, and waits for the results.
+/// Searches the settings of these kernels through workers; without waiting for them, puts settings that they shall measure.
 pub(super) fn put(
     args: &args::Tune,
+    strategy: Strategy,
     workload: &Workload,
     machine: &Machine,
     usual: &[Usual],
 ) -> Result<(), Failure> {
     #[cfg(feature = "postgres")]
-    return jobs::put(args, workload, machine, usual);
+    return jobs::put(args, strategy, workload, machine, usual);
     #[cfg(not(feature = "postgres"))]
     {
-        let _ = (args, workload, machine, usual);
+        let _ = (args, strategy, workload, machine, usual);
         super::fleet::without_server()
     }
 }

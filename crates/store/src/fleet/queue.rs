@@ -59,13 +59,13 @@ pub struct JobCounts {
     pub poisoned: u64,
 }
 
-/// A finished job.
+/// A job that ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobResult {
     /// What was to be measured.
     pub spec: Value,
-    /// What was measured.
-    pub record: SeriesRecord,
+    /// What was measured; `None` if it failed too often.
+    pub record: Option<SeriesRecord>,
 }
 
 impl Fleet {
@@ -213,7 +213,7 @@ impl Fleet {
 
     /// The results of a search so far, in the order in which the jobs were put.
     pub fn job_results(&mut self, search: &str) -> Result<Vec<JobResult>, FleetError> {
-        let sql = "SELECT spec, result FROM kernelwise.job WHERE search = $1 AND state = 'done' ORDER BY id";
+        let sql = "SELECT spec, result FROM kernelwise.job WHERE search = $1 AND state IN ('done', 'poisoned') ORDER BY id";
         let rows = self
             .client
             .query(sql, &[&search])
@@ -221,7 +221,10 @@ impl Fleet {
         let results = rows.iter().filter_map(|row| {
             Some(JobResult {
                 spec: serde_json::from_str(row.get(0)).ok()?,
-                record: serde_json::from_str(row.get::<_, Option<&str>>(1)?).ok()?,
+                record: match row.get::<_, Option<&str>>(1) {
+                    Some(record) => Some(serde_json::from_str(record).ok()?),
+                    None => None,
+                },
             })
         });
         Ok(results.collect())

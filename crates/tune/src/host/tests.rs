@@ -142,3 +142,110 @@ fn a_kernel_that_cannot_run_says_so() {
     });
     assert!(tried.failure.unwrap().contains("rows"));
 }
+
+/// Evaluators that have up to three settings at a time and bring them back last first. The time is shortest with 8 rows and 4
+/// columns; settings with 32 rows fail.
+#[derive(Default)]
+struct Elsewhere {
+    out: Vec<Params>,
+    put: Vec<(Params, usize)>,
+    /// After so many they want it to end.
+    most: usize,
+    spread: f64,
+}
+
+impl Evaluators for Elsewhere {
+    type Error = HostError;
+
+    fn put(&mut self, params: &Params, round: usize) -> Result<(), HostError> {
+        self.put.push((params.clone(), round));
+        self.out.push(params.clone());
+        assert!(self.out.len() <= 3);
+        Ok(())
+    }
+
+    fn wait(&mut self, for_results: bool) -> Result<Option<Vec<Evaluated>>, HostError> {
+        if self.put.len() >= self.most {
+            return Ok(None);
+        }
+        if self.out.len() < 3 && !for_results {
+            return Ok(Some(Vec::new()));
+        }
+        let came = self.out.drain(..).rev().map(|params| {
+            let value = |name| params.get(name).unwrap() as f64;
+            let off = (value("rows") / 8.0).log2().abs() + (value("columns") / 4.0).log2().abs();
+            let outcome = match value("rows") {
+                32.0 => Outcome::failed(),
+                _ => Outcome {
+                    time: Some(1e-4 * (1.0 + off)),
+                    spread: self.spread,
+                    cost: Some(0.1),
+                },
+            };
+            Evaluated { params, outcome }
+        });
+        Ok(Some(came.collect()))
+    }
+}
+
+fn elsewhere(past: &[Evaluated], budget: u64, evaluators: &mut Elsewhere) -> Tuned {
+    let kernel = kernel(&Arc::new(ScriptedClock::new()));
+    let workload: Workload = "copy f32 100".parse().unwrap();
+    let settings = Settings::of(kernel.as_ref(), &workload, &kernelwise_probe::machine()).unwrap();
+    tune_elsewhere(&settings, past, &options(budget), evaluators).unwrap()
+}
+
+#[test]
+fn evaluators_elsewhere_are_asked_for_what_the_search_wants() {
+    let mut evaluators = Elsewhere {
+        most: 1000,
+        ..Elsewhere::default()
+    };
+    let tuned = elsewhere(&[], 24, &mut evaluators);
+    assert_eq!(tuned.best[0].0.to_string(), "columns=4,rows=8");
+    assert_eq!((tuned.evaluated.len(), evaluators.put.len()), (24, 24));
+    assert_eq!(tuned.stopped, Some(Stopped::Evaluations));
+    assert!(evaluators.put.iter().all(|(_, round)| *round == 0));
+}
+
+#[test]
+fn a_search_elsewhere_ends_when_it_is_told_to_and_goes_on_later() {
+    let mut first = Elsewhere {
+        most: 9,
+        ..Elsewhere::default()
+    };
+    let begun = elsewhere(&[], 24, &mut first);
+    assert_eq!((begun.stopped, begun.evaluated.len()), (None, 6));
+    let mut second = Elsewhere {
+        most: 1000,
+        ..Elsewhere::default()
+    };
+    let ended = elsewhere(&begun.evaluated, 24, &mut second);
+    assert_eq!((second.put.len(), ended.evaluated.len()), (18, 24));
+    assert_eq!(ended.best[0].0.to_string(), "columns=4,rows=8");
+    let known: Vec<&Params> = begun.evaluated.iter().map(|one| &one.params).collect();
+    assert!(
+        second
+            .put
+            .iter()
+            .all(|(params, _)| !known.contains(&params))
+    );
+}
+
+#[test]
+fn finalists_elsewhere_are_measured_again_under_rounds_of_their_own() {
+    let mut evaluators = Elsewhere {
+        most: 1000,
+        spread: 0.5,
+        ..Elsewhere::default()
+    };
+    let tuned = elsewhere(&[], 32, &mut evaluators);
+    let again = evaluators.put.iter().filter(|(_, round)| *round > 0);
+    assert!(again.count() >= 2);
+    let mut once: Vec<&(Params, usize)> = evaluators.put.iter().collect();
+    once.sort();
+    once.dedup();
+    // No two jobs are the same, or one would be taken for the other.
+    assert_eq!(once.len(), evaluators.put.len());
+    assert_eq!(tuned.evaluated.len(), evaluators.put.len());
+}

@@ -1,6 +1,10 @@
 //! Jobs: what is put, what is taken, and what comes back.
+//!
+//! Whoever waits for the results also decides what is measured next: the search runs there, and keeps a few jobs ahead of the
+//! workers. Who does not wait puts settings drawn at random, for nobody is left to search. A search is for one kind of
+//! machine, because times of different kinds cannot be compared.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,14 +14,18 @@ use indicatif::{ProgressBar, ProgressStyle};
 use kernelwise_backend::HostKernel;
 use kernelwise_measure::TscClock;
 use kernelwise_store::fleet::{Fleet, FleetOptions, Job};
-use kernelwise_store::{Happened, Statistics};
-use kernelwise_tune::host::{Settings, Workbench};
+use kernelwise_store::{Happened, SeriesKey, Statistics};
+use kernelwise_tune::host::{
+    Evaluated, Evaluators, Settings, TuneOptions, Workbench, tune_elsewhere,
+};
+use kernelwise_tune::search::{Budget, Outcome, Strategy};
 use kernelwise_types::units::Nanos;
-use kernelwise_types::{Candidate, Machine, Numerics, Params, Workload};
+use kernelwise_types::{Candidate, Fingerprint, Machine, Numerics, Params, Workload};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Usual;
 use crate::args::{self, Format};
@@ -30,16 +38,22 @@ use crate::{interrupt, output};
 const EVALUATION: Duration = Duration::from_millis(300);
 /// How often whoever waits looks.
 const LOOK: Duration = Duration::from_millis(500);
+/// Jobs that wait for a worker, so that none of them waits for the search.
+const AHEAD: u64 = 2;
 const EVALUATIONS: u64 = 100;
 
 /// What is to be measured.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Spec {
     workload: String,
     kernel: String,
     version: u32,
     params: String,
     reduced: bool,
+    /// The kind of machine it is for.
+    machine: Fingerprint,
+    /// Counts measurements of the same setting.
+    round: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -50,8 +64,8 @@ struct Queued {
     leased: u64,
     done: u64,
     poisoned: u64,
-    /// The best so far, on any machine; times of different machines are not compared.
-    best: Vec<Best>,
+    /// The best so far; `null` if nothing was measured.
+    best: Option<Best>,
 }
 
 #[derive(Debug, Serialize)]
@@ -62,9 +76,9 @@ struct Best {
     time_ns: f64,
 }
 
-/// One search for each workload: whoever asks again goes on with it.
-fn search_name(workload: &Workload) -> String {
-    format!("tune {workload}")
+/// One search for each workload and kind of machine: whoever asks again goes on with it.
+fn search_name(workload: &Workload, machine: &Fingerprint) -> String {
+    format!("tune {workload} on {machine}")
 }
 
 fn connect() -> Result<(Fleet, FleetOptions), Failure> {
@@ -75,84 +89,208 @@ fn connect() -> Result<(Fleet, FleetOptions), Failure> {
 
 pub(super) fn put(
     args: &args::Tune,
+    strategy: Strategy,
     workload: &Workload,
     machine: &Machine,
     usual: &[Usual],
 ) -> Result<(), Failure> {
     let (mut fleet, _) = connect()?;
-    let mut random = Pcg64Mcg::seed_from_u64(args.seed.unwrap_or(1));
-    let mut specs = Vec::new();
+    let here = Fingerprint::of(machine);
+    let search = search_name(workload, &here);
+    let mut put = 0;
     for one in usual {
-        let spec = one.kernel.spec();
+        let known = one.kernel.spec();
+        let template = Spec {
+            workload: workload.to_string(),
+            kernel: known.id.to_string(),
+            version: known.version,
+            params: String::new(),
+            reduced: args.allow_reduced,
+            machine: here.clone(),
+            round: 0,
+        };
         let settings = Settings::of(one.kernel.as_ref(), workload, machine)?;
-        let mut all = settings.all()?;
-        all.shuffle(&mut random);
-        let most = usize::try_from(args.budget.unwrap_or(EVALUATIONS)).unwrap_or(usize::MAX);
-        for params in all.into_iter().take(most) {
-            let spec = Spec {
-                workload: workload.to_string(),
-                kernel: spec.id.to_string(),
-                version: spec.version,
-                params: params.to_string(),
-                reduced: args.allow_reduced,
-            };
-            specs.push(serde_json::to_value(spec)?);
-        }
-    }
-    let search = search_name(workload);
-    let put = fleet.put_jobs(&search, &specs)?;
-    if !args.detach {
-        wait(&mut fleet, &search)?;
+        put += match args.detach {
+            true => put_at_random(args, &mut fleet, &search, &template, &settings)?,
+            false => put_as_searched(args, strategy, &mut fleet, &search, &template, &settings)?,
+        };
     }
     tell(args, &mut fleet, &search, put)
 }
 
-/// Until nothing waits and nobody works.
-fn wait(fleet: &mut Fleet, search: &str) -> Result<(), Failure> {
-    let cancel = interrupt::flag()?;
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} measured by workers") {
+/// Puts settings for workers that come later.
+fn put_at_random(
+    args: &args::Tune,
+    fleet: &mut Fleet,
+    search: &str,
+    template: &Spec,
+    settings: &Settings,
+) -> Result<u64, Failure> {
+    let mut all = settings.all()?;
+    all.shuffle(&mut Pcg64Mcg::seed_from_u64(args.seed.unwrap_or(1)));
+    let most = usize::try_from(args.budget.unwrap_or(EVALUATIONS)).unwrap_or(usize::MAX);
+    let specs = all.iter().take(most).map(|params| template.of(params, 0));
+    let specs: Result<Vec<Value>, serde_json::Error> = specs.collect();
+    Ok(fleet.put_jobs(search, &specs?)?)
+}
+
+/// Puts what the search asks for, while workers measure.
+fn put_as_searched(
+    args: &args::Tune,
+    strategy: Strategy,
+    fleet: &mut Fleet,
+    search: &str,
+    template: &Spec,
+    settings: &Settings,
+) -> Result<u64, Failure> {
+    let bar = ProgressBar::new(args.budget.unwrap_or(EVALUATIONS));
+    let style = "{bar:24} {pos}/{len} {msg}, measured by `kernelwise worker`";
+    if let Ok(style) = ProgressStyle::with_template(style) {
         bar.set_style(style);
     }
-    loop {
-        let counts = fleet.job_counts(search)?;
-        let open = counts.waiting + counts.leased;
-        bar.set_length(open + counts.done + counts.poisoned);
-        bar.set_position(counts.done + counts.poisoned);
-        if open == 0 {
-            bar.finish_and_clear();
-            return Ok(());
+    bar.set_message(template.kernel.clone());
+    let mut workers = Workers {
+        fleet,
+        search,
+        template,
+        heard: BTreeSet::new(),
+        put: 0,
+        bar,
+        cancel: interrupt::flag()?,
+    };
+    let past = workers.news()?;
+    let options = TuneOptions {
+        strategy,
+        budget: Budget {
+            evaluations: Some(args.budget.unwrap_or(EVALUATIONS)),
+            // Workers may come and go: their seconds are not those of whoever waits.
+            seconds: None,
+        },
+        evaluation: EVALUATION,
+        seed: args.seed.unwrap_or(1),
+    };
+    let tuned = tune_elsewhere(settings, &past, &options, &mut workers)?;
+    workers.bar.finish_and_clear();
+    if tuned.stopped.is_none() {
+        output::note("the jobs stay on the server: the same command waits for them again");
+        return Err(Failure::Interrupted);
+    }
+    Ok(workers.put)
+}
+
+impl Spec {
+    /// The same for other parameters.
+    fn of(&self, params: &Params, round: usize) -> Result<Value, serde_json::Error> {
+        let params = params.to_string();
+        serde_json::to_value(Self {
+            params,
+            round,
+            ..self.clone()
+        })
+    }
+}
+
+/// The workers of a search, seen from whoever waits for them.
+struct Workers<'a> {
+    fleet: &'a mut Fleet,
+    search: &'a str,
+    template: &'a Spec,
+    /// Jobs whose results were told.
+    heard: BTreeSet<(Params, usize)>,
+    put: u64,
+    bar: ProgressBar,
+    cancel: &'static AtomicBool,
+}
+
+impl Workers<'_> {
+    /// Results that were not told yet.
+    fn news(&mut self) -> Result<Vec<Evaluated>, Failure> {
+        let mut news = Vec::new();
+        for ended in self.fleet.job_results(self.search)? {
+            let Ok(spec) = serde_json::from_value::<Spec>(ended.spec) else {
+                continue;
+            };
+            let Ok(params) = spec.params.parse::<Params>() else {
+                continue;
+            };
+            let ours = spec
+                == Spec {
+                    params: spec.params.clone(),
+                    round: spec.round,
+                    ..self.template.clone()
+                };
+            if ours && self.heard.insert((params.clone(), spec.round)) {
+                let outcome = ended.record.map(|record| outcome(&record.statistics));
+                let outcome = outcome.unwrap_or_else(Outcome::failed);
+                news.push(Evaluated { params, outcome });
+            }
         }
-        if cancel.load(Ordering::Relaxed) {
-            bar.finish_and_clear();
-            output::note("the jobs stay on the server: the same command waits for them again");
-            return Err(Failure::Interrupted);
+        self.bar.set_position(self.heard.len() as u64);
+        Ok(news)
+    }
+}
+
+impl Evaluators for Workers<'_> {
+    type Error = Failure;
+
+    fn put(&mut self, params: &Params, round: usize) -> Result<(), Failure> {
+        let spec = self.template.of(params, round)?;
+        self.put += self.fleet.put_jobs(self.search, &[spec])?;
+        Ok(())
+    }
+
+    fn wait(&mut self, for_results: bool) -> Result<Option<Vec<Evaluated>>, Failure> {
+        loop {
+            if self.cancel.load(Ordering::Relaxed) {
+                self.bar.finish_and_clear();
+                return Ok(None);
+            }
+            let news = self.news()?;
+            let hungry = self.fleet.job_counts(self.search)?.waiting < AHEAD;
+            if !news.is_empty() || (hungry && !for_results) {
+                return Ok(Some(news));
+            }
+            std::thread::sleep(LOOK);
         }
-        std::thread::sleep(LOOK);
+    }
+}
+
+/// What a worker measured, as a search wants it.
+fn outcome(statistics: &Statistics) -> Outcome {
+    let times = statistics.times();
+    match times.geometric_mean() {
+        Some(time) => Outcome {
+            time: Some(1e-9 * time.get()),
+            spread: times.sd_ln().unwrap_or(0.0) / (times.samples() as f64).sqrt(),
+            cost: None,
+        },
+        None => Outcome::failed(),
     }
 }
 
 fn tell(args: &args::Tune, fleet: &mut Fleet, search: &str, put: u64) -> Result<(), Failure> {
     let counts = fleet.job_counts(search)?;
-    let mut best: Vec<Best> = Vec::new();
-    for result in fleet.job_results(search)? {
-        let key = &result.record.key;
-        let Some(time) = result.record.statistics.times().geometric_mean() else {
-            continue;
-        };
-        let machine = key.place.fingerprint.to_string();
-        let new = Best {
-            machine,
+    // What was measured in several rounds is one series.
+    let mut series: BTreeMap<SeriesKey, Statistics> = BTreeMap::new();
+    for record in fleet
+        .job_results(search)?
+        .into_iter()
+        .filter_map(|r| r.record)
+    {
+        series
+            .entry(record.key)
+            .or_default()
+            .merge(&record.statistics);
+    }
+    let timed = series.into_iter().filter_map(|(key, statistics)| {
+        Some(Best {
+            machine: key.place.fingerprint.to_string(),
             kernel: key.kernel.to_string(),
             parameters: key.params.to_string(),
-            time_ns: time.get(),
-        };
-        match best.iter_mut().find(|one| one.machine == new.machine) {
-            Some(known) if known.time_ns > new.time_ns => *known = new,
-            Some(_) => {}
-            None => best.push(new),
-        }
-    }
+            time_ns: statistics.times().geometric_mean()?.get(),
+        })
+    });
+    let best = timed.min_by(|a, b| a.time_ns.total_cmp(&b.time_ns));
     let queued = Queued {
         search: search.to_owned(),
         put,
@@ -169,10 +307,10 @@ fn tell(args: &args::Tune, fleet: &mut Fleet, search: &str, put: u64) -> Result<
                 "{} jobs put, {} wait, {} are worked on, {} done, {} given up\n",
                 queued.put, queued.waiting, queued.leased, queued.done, queued.poisoned
             );
-            for one in &queued.best {
+            if let Some(one) = &queued.best {
                 let time = Nanos::new(one.time_ns)?;
                 text += &format!(
-                    "best on {}: {} ({}) {time}\n",
+                    "best seen on {}: {} ({}) {time}\n",
                     one.machine, one.kernel, one.parameters
                 );
             }
@@ -345,6 +483,11 @@ fn measure(
     cancel: &'static AtomicBool,
 ) -> Result<Measured, Trouble> {
     let spec: Spec = serde_json::from_value(job.spec.clone()).context("the job is no job")?;
+    if spec.machine != Fingerprint::of(machine) {
+        let kind = &spec.machine;
+        let why = format!("it is for machines of the kind {kind}, and this is none");
+        return Err(Trouble::NotHere(why));
+    }
     let workload: Workload = spec.workload.parse()?;
     let params: Params = spec.params.parse()?;
     let is_it = |kernel: &&Arc<dyn HostKernel>| {
