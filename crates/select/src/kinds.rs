@@ -248,6 +248,7 @@ mod tests {
             modelled: None,
             hinted: 0.0,
             workspace: 0,
+            slowed_with: None,
             efficiency: None,
         };
         vec![nothing; count]

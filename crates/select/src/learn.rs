@@ -14,6 +14,7 @@
 //! after a second, and if it is still slow after two, four and so on. Once it is what it was, all that was known of it counts
 //! again.
 
+use kernelwise_types::Reason;
 use rand::Rng;
 
 use crate::belief::{Belief, Expected, Tally, below, chance_within};
@@ -43,6 +44,8 @@ const MOST: f64 = 4.0;
 const ALARM: f64 = 8.0;
 /// How far apart kernels of one workload are when nothing is known of them, in ln t: a factor of e.
 const UNKNOWN_SD: f64 = 1.0;
+/// How far apart candidates may be that the same thing slows, beyond what they were before, in ln t.
+const SLOWED_SD: f64 = 0.1;
 /// Samples a kernel must have before its changes are noticed.
 const SETTLED: f64 = 3.0;
 /// A trial is two calls: the first finds caches cold, the second is timed.
@@ -71,6 +74,9 @@ pub struct Facts {
     pub workspace: u64,
     /// Share of the roofline it is said to reach, where known.
     pub efficiency: Option<f64>,
+    /// Candidates of the same number are slowed by the same thing: what one of them takes longer than was expected, the others
+    /// are taken to take longer too.
+    pub slowed_with: Option<u32>,
 }
 
 /// What the experience with other workloads says of a candidate.
@@ -228,6 +234,18 @@ pub struct Learned {
     /// Trials so far.
     serial: u16,
     suspect: Option<Suspect>,
+    source: Source,
+}
+
+/// Where what is known comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Nothing was measured.
+    Nowhere,
+    /// All of it was measured before, and remembered.
+    Before,
+    /// Some of it was measured here.
+    Here,
 }
 
 impl Learned {
@@ -249,6 +267,7 @@ impl Learned {
             waiting: 0,
             serial: 0,
             suspect: None,
+            source: Source::Nowhere,
         };
         learned.decide(rules);
         learned
@@ -256,7 +275,13 @@ impl Learned {
 
     /// Who serves and why; `None` if all are barred.
     pub fn choice(&self) -> Option<Choice> {
-        self.choice
+        self.choice.map(|choice| match choice.reason {
+            Reason::Best | Reason::NearTie if self.source == Source::Before => Choice {
+                reason: Reason::Remembered,
+                ..choice
+            },
+            _ => choice,
+        })
     }
 
     /// Who is to be tried by the next call.
@@ -306,7 +331,11 @@ impl Learned {
     pub(crate) fn recall(&mut self, candidate: usize, tally: Tally) -> bool {
         let track = self.tracks.get_mut(candidate);
         let unknown = track.filter(|track| track.tally.samples() == 0);
-        unknown.map(|track| track.tally = tally).is_some()
+        let taken = unknown.map(|track| track.tally = tally).is_some();
+        if taken && self.source == Source::Nowhere {
+            self.source = Source::Before;
+        }
+        taken
     }
 
     /// Decides anew.
@@ -422,6 +451,7 @@ impl Learned {
             self.watch(number, y, sample.at_ns, &mut events);
         }
         self.tracks[number].tally.push(y);
+        self.source = Source::Here;
         if let (Some(suspect), None) = (self.suspect, suspected)
             && !self.ask(suspect.witness, true, rules, ledger)
         {
@@ -635,7 +665,38 @@ impl Learned {
                 sd: UNKNOWN_SD,
             }
         });
-        Belief::of(expected, &track.tally)
+        Belief::of(self.slowed(number, expected), &track.tally)
+    }
+
+    /// An expectation, corrected by what those that the same thing slows took.
+    fn slowed(&self, number: usize, expected: Expected) -> Expected {
+        let group = self.tracks[number].facts.slowed_with;
+        let Some(group) = group else {
+            return expected;
+        };
+        // How much longer they take is uncertain by what the expectation is; each that ran says it up to its own error.
+        let mut precision = 1.0 / (expected.sd * expected.sd);
+        let mut sum = 0.0;
+        for (other, track) in self.tracks.iter().enumerate() {
+            let Facts {
+                expected,
+                slowed_with,
+                ..
+            } = track.facts;
+            if other == number || slowed_with != Some(group) {
+                continue;
+            }
+            if let Some((expected, measured)) = expected.zip(track.tally.mean()) {
+                let noise = track.tally.noise() / track.tally.weight().sqrt();
+                let weight = 1.0 / (SLOWED_SD * SLOWED_SD + noise * noise);
+                sum += weight * (measured - expected.mean);
+                precision += weight;
+            }
+        }
+        Expected {
+            mean: expected.mean + sum / precision,
+            sd: SLOWED_SD.hypot((1.0 / precision).sqrt()),
+        }
     }
 
     fn contenders(&self) -> Vec<Contender> {

@@ -179,6 +179,7 @@ impl Registered {
             modelled: None,
             hinted: 0.0,
             workspace: 0,
+            slowed_with: None,
             efficiency: None,
         };
         NewCase {

@@ -33,6 +33,7 @@ use crate::forecast::{Forecast, Foretold};
 use crate::key::Key;
 use crate::learn::{Event, Learned, Sample};
 use crate::own::Registry;
+use crate::policy::Choice;
 use crate::statistics::{Slowdowns, Statistics};
 
 pub use builder::{BuildError, Builder, Mode, UnknownMode};
@@ -300,6 +301,20 @@ impl Selector {
         entry.map(Entry::candidate).ok_or(ReportError::Stale)
     }
 
+    /// Why a ticket is for whom it is: in order to learn, if that is not who serves; otherwise as [`explain`](Self::explain) says.
+    pub fn reason(&self, ticket: &Ticket) -> Result<Reason, ReportError> {
+        let case = self.case_of(ticket)?;
+        let host = case.host().ok_or(ReportError::Stale)?;
+        let choice = self.shared.engine.learned(&case).choice();
+        match choice.ok_or(ReportError::Stale)? {
+            // The first of the two calls of a trial is not timed, and has no number.
+            choice if ticket.trial.is_some() || ticket.candidate != choice.serves => {
+                Ok(Reason::Exploring)
+            }
+            choice => Ok(reason(host, &choice)),
+        }
+    }
+
     /// Tells how a call went. A ticket is used up, so nothing can be told twice.
     pub fn report(&self, ticket: Ticket, went: &Went) -> Result<(), ReportError> {
         let case = self.case_of(&ticket)?;
@@ -383,11 +398,7 @@ impl Selector {
         Ok(Decision::new(
             workload.clone(),
             rank(choice.serves),
-            if host.forced {
-                Reason::Forced
-            } else {
-                choice.reason
-            },
+            reason(host, &choice),
             confidence,
             alternatives.collect(),
             host.refused.clone(),
@@ -558,6 +569,14 @@ impl Selector {
     /// What happened lately, with the workload it happened on; the latest thousand.
     pub fn events(&self) -> Vec<(String, Event)> {
         self.shared.engine.events()
+    }
+}
+
+/// Why who serves does.
+fn reason(host: &HostCase, choice: &Choice) -> Reason {
+    match host.forced {
+        true => Reason::Forced,
+        false => choice.reason,
     }
 }
 

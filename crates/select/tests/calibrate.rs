@@ -605,6 +605,13 @@ fn evidence_makes_another_selector_choose_alike() {
             decision.chosen.estimate,
             teacher.explain(&workload()).unwrap().chosen.estimate
         );
+        assert_eq!(
+            (
+                teacher.explain(&workload()).unwrap().reason,
+                decision.reason
+            ),
+            (Reason::Best, Reason::Remembered)
+        );
         // A second time nothing is added.
         pupil.recall(&evidence);
         assert_eq!(
@@ -624,6 +631,38 @@ fn evidence_makes_another_selector_choose_alike() {
         ..evidence[0].clone()
     };
     assert_eq!(pupil.recall(&[unknown]).foreign, 1);
+}
+
+#[test]
+fn a_ticket_says_whether_it_is_to_learn() {
+    let bed = Bed::new(&[("a", &[MS], Does::Right), ("b", &[MS], Does::Right)]);
+    let teacher = bed.selector();
+    calibrate(&teacher);
+    let evidence: Vec<Remembered> = teacher.evidence().into_iter().map(|one| one.of).collect();
+    let selector = bed.selector();
+    selector.recall(&evidence[..1]);
+    let mut reasons = std::collections::BTreeSet::new();
+    for call in 0..200 {
+        let ticket = selector.select(&workload()).unwrap();
+        let reason = selector.reason(&ticket).unwrap();
+        if call == 0 {
+            assert_eq!(reason, Reason::Remembered);
+        }
+        let tried = selector.candidate(&ticket).unwrap().kernel;
+        let serves = selector
+            .explain(&workload())
+            .unwrap()
+            .chosen
+            .candidate
+            .kernel;
+        assert_eq!(reason == Reason::Exploring, tried != serves, "{reason:?}");
+        reasons.insert(reason);
+        bed.clock.advance(2 * MS);
+        let time_ns = MS as f64;
+        selector.report(ticket, &Went::Well { time_ns }).unwrap();
+        selector.settle();
+    }
+    assert!(reasons.contains(&Reason::Exploring), "{reasons:?}");
 }
 
 #[test]

@@ -61,6 +61,11 @@ struct Phase {
     calls_per_s: Vec<(String, f64)>,
     /// Processors that Kernelwise took to be in use by others, in the end.
     load_seen: Option<u32>,
+    /// Who computes each part of the stream for Kernelwise, in the end.
+    serves: Vec<String>,
+    /// Calls of Kernelwise that were trials, and what they took longer than those they replaced, as a share of all its time.
+    trials: u64,
+    trials_excess_share: f64,
 }
 
 impl Phase {
@@ -191,11 +196,22 @@ pub(crate) fn run(args: &args::DemoLoad) -> Result<(), Failure> {
     let mut phases = Vec::new();
     for others in [0, others, 0] {
         let beside = Others::start(others)?;
+        let before = kw.selector().statistics();
         let calls_per_s = phase(&kw, &contenders, &mut parts, args.seconds, &machine, cancel)?;
+        let after = kw.selector().statistics();
+        let served_ns = after.served_ns - before.served_ns;
+        let serves = workloads.iter().map(|workload| {
+            let decision = kw.selector().explain(workload);
+            decision.map(|decision| decision.chosen.candidate.to_string())
+        });
         phases.push(Phase {
             others,
             calls_per_s,
             load_seen: kw.load(),
+            serves: serves.collect::<Result<_, _>>()?,
+            trials: after.trials - before.trials,
+            trials_excess_share: (after.trials_excess_ns - before.trials_excess_ns)
+                / served_ns.max(1.0),
         });
         drop(beside);
     }

@@ -75,6 +75,7 @@ fn new_case(times: &[f64], payload: u64) -> NewCase {
         modelled: None,
         hinted: 0.0,
         workspace: 0,
+        slowed_with: None,
         efficiency: None,
     };
     NewCase {

@@ -26,6 +26,7 @@ fn facts(times: &[f64]) -> Vec<Facts> {
         modelled: None,
         hinted: 0.0,
         workspace: 0,
+        slowed_with: None,
         efficiency: None,
     };
     times.iter().map(fact).collect()

@@ -33,6 +33,7 @@ impl Program {
             modelled: None,
             hinted: 0.0,
             workspace: 0,
+            slowed_with: None,
             efficiency: None,
         });
         Self {
@@ -479,6 +480,7 @@ fn who_is_only_hinted_at_is_taken_to_be_like_those_of_whom_more_is_known() {
         modelled: None,
         hinted,
         workspace: 0,
+        slowed_with: None,
         efficiency: None,
     };
     let learned = Learned::new([fact(Some(1e6), 0.0), fact(None, 0.0)], &rules);
@@ -486,4 +488,49 @@ fn who_is_only_hinted_at_is_taken_to_be_like_those_of_whom_more_is_known() {
     let better = Learned::new([fact(Some(1e6), 2.0), fact(None, 0.0)], &rules);
     let mean = better.beliefs()[1].mean;
     assert!((mean - (1e6f64.ln() - 2.0)).abs() < 1e-9);
+}
+
+/// Others make everything slower that runs on one thread: who was faster stays so, and nobody is changed for it.
+#[test]
+fn what_slows_one_is_expected_to_slow_those_like_it() {
+    let rules = Rules::default();
+    let times = [1.0, 1.1, 1.2, 1.3, 1.4];
+    let fact = |(i, time): (usize, &f64)| Facts {
+        expected: Some(Expected {
+            mean: (1e6 * time).ln(),
+            sd: 0.3,
+        }),
+        modelled: None,
+        hinted: 0.0,
+        workspace: 0,
+        efficiency: None,
+        slowed_with: Some(if i < 4 { 1 } else { 2 }),
+    };
+    let mut learned = Learned::new(times.iter().enumerate().map(fact), &rules);
+    let (mut ledger, mut random) = (Ledger::default(), Pcg64Mcg::seed_from_u64(7));
+    for call in 0..20 {
+        let sample = Sample {
+            candidate: 0,
+            time_ns: 1.6e6,
+            calls: 1,
+            trial: None,
+            at_ns: 2_000_000 * call,
+        };
+        learned.learn(&sample, &rules, &mut ledger, &mut random);
+        assert!([0, 4].contains(&learned.choice().unwrap().serves), "{call}");
+    }
+    let beliefs = learned.beliefs();
+    for (belief, time) in beliefs.iter().zip(times).take(4) {
+        assert!(
+            (belief.mean - (1.6e6 * time).ln()).abs() < 0.06,
+            "{belief:?}"
+        );
+        assert!(belief.sd < 0.2, "{belief:?}");
+    }
+    // Of what runs on two threads that says nothing.
+    let other = beliefs[4];
+    assert!(
+        (other.mean - 1.4e6f64.ln()).abs() < 1e-9 && other.sd > 0.3,
+        "{other:?}"
+    );
 }

@@ -231,6 +231,8 @@ impl Shared {
                 (facts.expected, facts.modelled) = (Some(expected), None);
             }
             facts.hinted += shared;
+            // Who was faster with as many threads still is, more or less: they wait for the same processors.
+            facts.slowed_with = Some(threads);
         }
     }
 
@@ -263,6 +265,7 @@ impl Shared {
             efficiency: bound
                 .zip(expected_ns)
                 .map(|(bound, time_ns)| bound.get() / time_ns),
+            slowed_with: None,
         }
     }
 }
