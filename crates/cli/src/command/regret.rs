@@ -108,6 +108,7 @@ fn course(list: &[&Evidence], rules: &Rules) -> Option<Course> {
         modelled: None,
         hinted: 0.0,
         workspace: 0,
+        slowed_with: None,
         efficiency: None,
     });
     let best = times.iter().map(|(mean, _)| *mean).min_by(f64::total_cmp)?;
