@@ -52,24 +52,6 @@ pub enum Noticed {
     },
     /// Slowdown goes along with a reading of the machine.
     Correlation(Correlation),
-    /// A model was fitted anew and took the place of the one before.
-    Retrained {
-        /// Rows it was fitted to.
-        rows: usize,
-        /// Its error on recent rows it had not seen, in ln t.
-        error: f64,
-        /// That of the model before.
-        before: f64,
-    },
-    /// A model was fitted anew and was not better than the one it was to replace.
-    KeptOut {
-        /// Rows it was fitted to.
-        rows: usize,
-        /// Its error on recent rows it had not seen, in ln t.
-        error: f64,
-        /// That of the model that stays.
-        stays: f64,
-    },
 }
 
 /// The latest events. Older ones make room and are counted.
@@ -135,12 +117,13 @@ mod tests {
     use super::super::{Cause, Direction, Reading, Severity};
     use super::*;
 
-    fn retrained(rows: usize) -> Noticed {
-        Noticed::Retrained {
-            rows,
-            error: 0.1,
-            before: 0.2,
-        }
+    fn numbered(samples: usize) -> Noticed {
+        Noticed::Correlation(Correlation {
+            reading: Reading::Load,
+            r: 0.5,
+            p: 1e-3,
+            samples,
+        })
     }
 
     #[test]
@@ -151,7 +134,7 @@ mod tests {
             (0, 0, 0)
         );
         for rows in 0..5 {
-            assert_eq!(log.push(10 * rows as u64, retrained(rows)), rows as u64);
+            assert_eq!(log.push(10 * rows as u64, numbered(rows)), rows as u64);
         }
         assert_eq!(log.dropped(), 2);
         let numbers = |from| {
@@ -164,18 +147,18 @@ mod tests {
         assert_eq!(numbers(5), [0_u64; 0]);
         assert_eq!(numbers(u64::MAX), [0_u64; 0]);
         let last = log.iter().last().unwrap();
-        assert_eq!((last.time_ns, &last.what), (40, &retrained(4)));
+        assert_eq!((last.time_ns, &last.what), (40, &numbered(4)));
         let mut least = EventLog::new(0);
-        least.push(0, retrained(1));
+        least.push(0, numbered(1));
         assert_eq!(least.iter().len(), 1);
     }
 
     #[test]
     fn they_read_the_same_after_they_were_written() {
         let mut log = EventLog::new(9);
-        log.push(7, retrained(3));
+        log.push(7, numbered(3));
         let text = serde_json::to_string(&log).unwrap();
-        let expected = r#"{"events":[{"number":0,"time_ns":7,"event":"retrained","rows":3,"error":0.1,"before":0.2}],"dropped":0}"#;
+        let expected = r#"{"events":[{"number":0,"time_ns":7,"event":"correlation","reading":"load","r":0.5,"p":0.001,"samples":3}],"dropped":0}"#;
         assert_eq!(text, expected);
         let (stream, direction) = (4, Direction::Faster);
         log.push(
@@ -223,14 +206,6 @@ mod tests {
                 p: 1e-9,
                 samples: 128,
             }),
-        );
-        log.push(
-            12,
-            Noticed::KeptOut {
-                rows: 9,
-                error: 0.3,
-                stays: 0.2,
-            },
         );
         for event in log.iter() {
             let text = serde_json::to_string(event).unwrap();

@@ -180,11 +180,6 @@ impl Watch {
         Ok(self.log.since(news))
     }
 
-    /// Adds something that was done, as an event among the others; answers with its number.
-    pub fn note(&mut self, time_ns: u64, what: Noticed) -> u64 {
-        self.log.push(time_ns, what)
-    }
-
     /// What was noticed so far.
     pub fn log(&self) -> &EventLog {
         &self.log
@@ -199,7 +194,14 @@ impl Watch {
     /// find one in the end.
     fn trend(&mut self, stream: u64, residual: f64, time_ns: u64) -> Option<Trend> {
         if self.courses.len() >= MOST_STREAMS && !self.courses.contains_key(&stream) {
-            self.courses.pop_first();
+            // The one that was not heard of for longest is the least likely to be finished.
+            let last = |course: &[(f64, f64)]| course.last().map_or(0.0, |seen| seen.0);
+            let oldest = self
+                .courses
+                .iter()
+                .map(|(stream, course)| (last(course), *stream));
+            let oldest = oldest.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            oldest.and_then(|(_, stream)| self.courses.remove(&stream));
         }
         let course = self.courses.entry(stream).or_default();
         course.push((time_ns as f64 * 1e-9, residual));
