@@ -9,6 +9,9 @@ use crate::exit::Failure;
 /// Filter of log messages, in the syntax of `tracing`: `debug`, `kernelwise_probe=trace`, …
 const LOG: &str = "KERNELWISE_LOG";
 
+/// Warnings; but what the store has to say this program says itself.
+const USUAL: &str = "warn,kernelwise_store=error";
+
 /// Every variable that has an effect, with what it does.
 pub(crate) const VARIABLES: &[(&str, &str)] = &[
     (
@@ -55,7 +58,7 @@ pub(crate) fn start_log() {
     let filter = log_filter(&asked);
     let colour = anstream::stderr().current_choice() != anstream::ColorChoice::Never;
     tracing_subscriber::fmt()
-        .with_env_filter(filter.clone().unwrap_or_else(|| EnvFilter::new("warn")))
+        .with_env_filter(filter.clone().unwrap_or_else(|| EnvFilter::new(USUAL)))
         .with_writer(std::io::stderr)
         .with_ansi(colour)
         .init();
@@ -73,7 +76,7 @@ fn log_filter(asked: &str) -> Option<EnvFilter> {
             || directive.parse::<LevelFilter>().is_ok()
     };
     match asked {
-        "" => Some(EnvFilter::new("warn")),
+        "" => Some(EnvFilter::new(USUAL)),
         asked if asked.split(',').all(known) => EnvFilter::try_new(asked).ok(),
         _ => None,
     }

@@ -1,7 +1,9 @@
 //! How the program ends: one exit code per kind of failure, and the message on standard error.
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
+
+use crate::output;
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -23,6 +25,19 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// The same failure, with what it is about in front.
+    pub(crate) fn about(self, what: &'static str) -> Self {
+        match self {
+            Self::Failed(error) => Self::Failed(error.context(what)),
+            Self::Usage(error) => Self::Usage(error.context(what)),
+            Self::Exceeded(error) => Self::Exceeded(error.context(what)),
+            Self::NotFound(error) => Self::NotFound(error.context(what)),
+            Self::Wrong(error) => Self::Wrong(error.context(what)),
+            Self::Records(error) => Self::Records(error.context(what)),
+            Self::Interrupted => Self::Interrupted,
+        }
+    }
+
     /// Says what went wrong and gives the exit code. A reader that closed the pipe (`… | head`) has
     /// what it wanted: that is silence and success.
     pub(crate) fn report(self) -> ExitCode {
@@ -36,10 +51,22 @@ impl Failure {
             Self::Records(error) => (6, error),
             Self::Interrupted => (130, anyhow::anyhow!("interrupted")),
         };
-        // Nobody is left to tell if this fails; the exit code still says it.
-        let _ = writeln!(anstream::stderr(), "kernelwise: {error:#}");
+        output::note(&told(&error));
         ExitCode::from(code)
     }
+}
+
+/// The error and its causes, each once: some repeat in their own words what caused them.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {

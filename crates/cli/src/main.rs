@@ -7,11 +7,13 @@ use clap::Parser;
 
 mod allocations;
 mod args;
+mod ceilings;
 mod command;
 mod environment;
 mod exit;
 mod interrupt;
 mod output;
+mod progress;
 mod records;
 
 #[global_allocator]

@@ -1,8 +1,8 @@
 //! The two ways results are printed.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use serde::Serialize;
 
 use crate::exit::Failure;
@@ -10,7 +10,7 @@ use crate::exit::Failure;
 /// Says something beside the data, on standard error.
 pub(crate) fn note(text: &str) {
     // Nobody is left to tell if this fails.
-    let _ = writeln!(anstream::stderr(), "kernelwise: {text}");
+    let _ = writeln!(anstream::stderr(), "kernelwise: {}", printable(text));
 }
 
 /// Prints one JSON object, indented, its `schema` first.
@@ -37,8 +37,13 @@ struct Document<'a, T> {
     data: &'a T,
 }
 
-/// Prints text as it is.
+/// Prints text.
 pub(crate) fn text(text: &str) -> Result<(), Failure> {
+    styled(&printable(text))
+}
+
+/// Prints text as it is, colours and all; without them where nobody wants them.
+pub(crate) fn styled(text: &str) -> Result<(), Failure> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
@@ -61,16 +66,152 @@ pub(crate) fn section(title: &str, rows: &[(String, String)]) -> String {
 
 /// Columns under headings; `right` names the columns that hold numbers.
 pub(crate) fn columns(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>) -> String {
+    laid_out(headings, right, rows, width())
+}
+
+/// How wide the terminal is that standard output is; `None` for files and pipes, which may be as wide as they like.
+fn width() -> Option<usize> {
+    let stdout = std::io::stdout();
+    let stated = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let asked = || terminal_size::terminal_size_of(&stdout).map(|(width, _)| width.0.into());
+    let width: Option<usize> = stdout.is_terminal().then(|| stated().or_else(asked))?;
+    width.filter(|width| *width > 0)
+}
+
+/// Beside each other where that fits, with cells of several lines if need be; under each other where not even their words fit.
+fn laid_out(
+    headings: &[&str],
+    right: &[usize],
+    rows: Vec<Vec<String>>,
+    width: Option<usize>,
+) -> String {
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|row| row.iter().map(|cell| printable(cell)).collect())
+        .collect();
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
         .set_header(headings)
-        .add_rows(rows);
+        .add_rows(&rows);
     for &column in right {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let lines = table.lines().map(|line| format!(" {}\n", line.trim_end()));
-    lines.collect()
+    let lines = |table: &Table| -> Vec<String> {
+        let lines = table.lines();
+        lines.map(|line| format!(" {}", line.trim_end())).collect()
+    };
+    let mut text = lines(&table);
+    let fits = |text: &[String], width: usize| text.iter().all(|line| length(line) <= width);
+    if let Some(width) = width.filter(|width| !fits(&text, *width)) {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(u16::try_from(width - 1).unwrap_or(u16::MAX));
+        for (column, heading) in headings.iter().enumerate() {
+            let cells = rows.iter().filter_map(|row| row.get(column));
+            let words = cells
+                .flat_map(|cell| cell.split(' '))
+                .chain(heading.split(' '));
+            let longest = words.map(length).max().unwrap_or(0);
+            let least = Width::Fixed(u16::try_from(longest + PADDING).unwrap_or(u16::MAX));
+            if let Some(column) = table.column_mut(column) {
+                column.set_constraint(ColumnConstraint::LowerBoundary(least));
+            }
+        }
+        text = lines(&table);
+        if !fits(&text, width) {
+            return stacked(headings, &rows);
+        }
+    }
+    text.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// Around each cell.
+const PADDING: usize = 2;
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Each row as a block of its own: its first cell, and under it the others with their headings.
+fn stacked(headings: &[&str], rows: &[Vec<String>]) -> String {
+    let blocks = rows.iter().map(|row| {
+        let (first, others) = match row.split_first() {
+            Some((first, others)) => (first.as_str(), others),
+            None => ("", &[][..]),
+        };
+        let others = headings.iter().skip(1).zip(others);
+        let others = others.filter(|(_, cell)| !cell.is_empty());
+        let others: Vec<(String, String)> = others
+            .map(|(heading, cell)| ((*heading).to_owned(), cell.clone()))
+            .collect();
+        let block = section(&format!("  {first}"), &others);
+        block.replace("\n  ", "\n    ")
+    });
+    blocks.collect()
+}
+
+/// With what would move the cursor or change the terminal written out: records and files are from elsewhere, too.
+fn printable(text: &str) -> String {
+    let mut result = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() && c != '\n' && c != '\t' {
+            true => result.extend(c.escape_default()),
+            false => result.push(c),
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(width: Option<usize>) -> String {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let rows = vec![
+            row([
+                "copy f32 1000",
+                "cpu-copy-f32-memcpy and another one",
+                "1.5 µs",
+            ]),
+            row(["copy f32 2", "cpu-copy-f32-strided", "12 ns"]),
+        ];
+        laid_out(&["workload", "kernel", "time"], &[2], rows, width)
+    }
+
+    #[test]
+    fn tables_are_as_wide_as_they_may_be() {
+        let wide = "  workload       kernel                                 time\n  \
+            copy f32 1000  cpu-copy-f32-memcpy and another one  1.5 µs\n  \
+            copy f32 2     cpu-copy-f32-strided                  12 ns\n";
+        assert_eq!(table(None), wide);
+        assert_eq!(table(Some(80)), wide);
+        // Cells of several lines, but no word is broken.
+        let narrower = table(Some(50));
+        assert!(narrower.lines().count() > 3, "{narrower}");
+        assert!(
+            narrower.lines().all(|line| length(line) <= 50),
+            "{narrower}"
+        );
+        for word in [
+            "workload",
+            "cpu-copy-f32-memcpy",
+            "cpu-copy-f32-strided",
+            "another",
+        ] {
+            assert!(narrower.contains(word), "{narrower}");
+        }
+        let narrow = "  copy f32 1000\n    kernel  cpu-copy-f32-memcpy and another one\n    time    1.5 µs\n  \
+            copy f32 2\n    kernel  cpu-copy-f32-strided\n    time    12 ns\n";
+        assert_eq!(table(Some(24)), narrow);
+    }
+
+    #[test]
+    fn what_moves_the_cursor_is_written_out() {
+        assert_eq!(printable("a\u{1b}[2J\tb\r\n"), "a\\u{1b}[2J\tb\\r\n");
+        let rows = vec![vec!["\u{1b}]0;mine\u{7}".to_owned()]];
+        assert!(!laid_out(&["x"], &[], rows, None).contains('\u{1b}'));
+    }
 }

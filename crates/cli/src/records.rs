@@ -6,18 +6,17 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use kernelwise::memory::{Memory, Recollection};
 use kernelwise_backend::HostKernel;
-use kernelwise_measure::TscClock;
-use kernelwise_probe::calibrate::{CalibrateError, CalibrateOptions, calibrate};
 use kernelwise_select::{Evidence, Mode, Quarantine};
 use kernelwise_store::{Layered, Store, StoreError, WallClock, Warning, search_path};
 use kernelwise_types::{Calibration, Fingerprint, Machine};
 
 use crate::exit::Failure;
-use crate::{environment, interrupt, output};
+use crate::{ceilings, environment, output};
 
 /// The name under which is kept how long the machine was calibrated.
 const CALIBRATED_FOR: &str = "calibrated_for_s";
@@ -121,24 +120,13 @@ impl Records {
 
     /// How fast this machine can be: as on record, or measured now if there is nothing or if more time is given to it than then, and
     /// kept.
-    pub(crate) fn calibrated(&self, options: &CalibrateOptions) -> Result<Calibration, Failure> {
-        let asked_s = options.budget.as_secs_f64();
+    pub(crate) fn calibrated(&self, budget: Duration) -> Result<Calibration, Failure> {
+        let asked_s = budget.as_secs_f64();
         let enough = self.frozen || asked_s <= self.calibrated_for_s();
         if let Some(known) = self.memory.calibration()?.filter(|_| enough) {
             return Ok(known);
         }
-        let cancel = interrupt::flag()?;
-        let made = calibrate(
-            &self.machine,
-            &TscClock::new(),
-            options,
-            &mut |_| (),
-            cancel,
-        );
-        let made = made.map_err(|error| match error {
-            CalibrateError::Cancelled => Failure::Interrupted,
-            other => other.into(),
-        })?;
+        let made = ceilings::measured(&self.machine, budget)?;
         self.memory.keep_calibration(&made);
         if let (Some(store), false) = (self.memory.store(), self.frozen) {
             let here = Fingerprint::of(&self.machine);

@@ -1,22 +1,19 @@
 //! `bench choices`, run as users run it, on few shapes and for a short time.
 #![allow(clippy::unwrap_used)] // what fails to unwrap fails the test
 
-use std::process::{Command, Output, Stdio};
+mod typed;
+
+use std::process::Output;
 
 use serde_json::Value;
+use typed::text;
 
 fn run(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kernelwise"))
-        .args(["bench", "choices", "--calibration-budget", "0.5"])
-        .args(words)
-        .env_remove("KERNELWISE_LOG")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
+    let records = tempfile::tempdir().unwrap();
+    typed::run(
+        records.path(),
+        &[&["bench", "choices", "--calibration-budget", "0.5"], words].concat(),
+    )
 }
 
 #[test]

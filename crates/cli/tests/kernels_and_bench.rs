@@ -1,21 +1,16 @@
 //! `kernels` and `bench ops`, run as users run them.
 #![allow(clippy::unwrap_used)] // what fails to unwrap fails the test
 
+mod typed;
+
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+use typed::text;
 
 fn run(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kernelwise"))
-        .args(words)
-        .env_remove("KERNELWISE_LOG")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
+    let records = tempfile::tempdir().unwrap();
+    typed::run(records.path(), words)
 }
 
 /// Runs, expects success with nothing on standard error, returns standard output.

@@ -76,34 +76,6 @@ fn what_was_learned_is_used_by_later_runs() {
 }
 
 #[test]
-fn records_of_a_newer_version_are_refused_and_not_touched() {
-    let records = tempfile::tempdir().unwrap();
-    let records = records.path();
-    json(
-        records,
-        &[
-            "select",
-            "copy",
-            "--shape",
-            "64",
-            "--calibration-budget",
-            "0.5",
-            "--time-budget",
-            "0.1",
-        ],
-    );
-    let file = records.join("records.sqlite");
-    let mut bytes = std::fs::read(&file).unwrap();
-    // SQLite keeps the version of its user in bytes 60 to 63 of the file.
-    bytes[60..64].copy_from_slice(&9999u32.to_be_bytes());
-    std::fs::write(&file, &bytes).unwrap();
-    let output = run(records, &["select", "copy", "--shape", "64"]);
-    assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("newer version"));
-    assert_eq!(std::fs::read(&file).unwrap(), bytes);
-}
-
-#[test]
 fn without_a_place_for_records_it_works_all_the_same() {
     let nowhere = Path::new("/proc/kernelwise");
     let words = [

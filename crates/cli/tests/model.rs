@@ -1,27 +1,17 @@
 //! `model evaluate`, run as users run it, on a small record made here.
 #![allow(clippy::unwrap_used)] // what fails to unwrap fails the test
 
+mod typed;
+
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use serde_json::Value;
+use typed::text;
 
 fn run(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kernelwise"))
-        .args(["model", "evaluate"])
-        .args(words)
-        .env_remove("KERNELWISE_LOG")
-        .env(
-            "KERNELWISE_DIR",
-            concat!(env!("CARGO_TARGET_TMPDIR"), "/no-records"),
-        )
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
+    let records = tempfile::tempdir().unwrap();
+    typed::run(records.path(), &[&["model", "evaluate"], words].concat())
 }
 
 /// Two algorithms that change places as the work grows.

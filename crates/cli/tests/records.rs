@@ -242,18 +242,6 @@ fn models_are_trained_shown_and_used() {
 }
 
 #[test]
-fn remembering_has_its_figures() {
-    let records = tempfile::tempdir().unwrap();
-    let figures = answer(records.path(), &["bench", "store", "--format", "json"]);
-    let figures: Value = serde_json::from_str(&figures).unwrap();
-    assert_eq!(figures["schema"], "kernelwise.bench_store/1");
-    for name in ["record_ns_p50", "writes_per_s", "open_100k_ms"] {
-        assert!(figures[name].as_f64().unwrap() > 0.0, "{name}");
-    }
-    assert!(figures["sync_per_s"].is_null(), "no server was named");
-}
-
-#[test]
 fn syncing_says_what_it_lacks() {
     let records = tempfile::tempdir().unwrap();
     let output = run(records.path(), &["sync"]);

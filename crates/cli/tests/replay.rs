@@ -1,23 +1,17 @@
 //! `replay find-db`, run as users run it, on a small record made here.
 #![allow(clippy::unwrap_used)] // what fails to unwrap fails the test
 
+mod typed;
+
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use serde_json::Value;
+use typed::text;
 
 fn run(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kernelwise"))
-        .args(["replay", "find-db"])
-        .args(words)
-        .env_remove("KERNELWISE_LOG")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
+    let records = tempfile::tempdir().unwrap();
+    typed::run(records.path(), &[&["replay", "find-db"], words].concat())
 }
 
 /// Two algorithms that change places as channels grow.
@@ -82,25 +76,6 @@ fn figures_stand_beside_those_of_other_choosers() {
         (&50.into(), &"exhaustive".into())
     );
     assert!(figure(&few, "trial_share") > 0.3);
-}
-
-#[test]
-fn people_get_a_table() {
-    let record = record();
-    let output = run(&[record.path().to_str().unwrap(), "--limit", "60"]);
-    let out = text(&output.stdout);
-    assert!(
-        output.status.success() && out.starts_with("60 problems, each met once\n"),
-        "{out}"
-    );
-    for word in [
-        "slowdown",
-        "bandit, budget 0.1",
-        "oracle",
-        "0 picks without a recorded time",
-    ] {
-        assert!(out.contains(word), "{word} in {out}");
-    }
 }
 
 #[test]

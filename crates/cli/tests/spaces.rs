@@ -1,23 +1,17 @@
 //! `replay space`, run as users run it, on a small space made here.
 #![allow(clippy::unwrap_used)] // what fails to unwrap fails the test
 
+mod typed;
+
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use serde_json::{Value, json};
+use typed::text;
 
 fn run(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kernelwise"))
-        .args(["replay", "space"])
-        .args(words)
-        .env_remove("KERNELWISE_LOG")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
+    let records = tempfile::tempdir().unwrap();
+    typed::run(records.path(), &[&["replay", "space"], words].concat())
 }
 
 /// A bowl over two parameters, with a corner in which everything fails; `shift` is another device.

@@ -6,7 +6,7 @@ mod typed;
 use std::path::Path;
 
 use serde_json::Value;
-use typed::{answer, json, kernelwise, run, text};
+use typed::{Fields, Outline, answer, json, kernelwise, run, text};
 
 const TUNE: [&str; 8] = [
     "tune",
@@ -229,14 +229,15 @@ fn a_choice_is_held_against_a_baseline() {
 #[test]
 fn load_comes_and_goes() {
     let records = tempfile::tempdir().unwrap();
-    let told = json(records.path(), &["demo", "load", "--seconds", "1"]);
-    assert_eq!(told["schema"], "kernelwise.demo_load/1");
+    let records = records.path();
+    let asked = ["demo", "load", "--seconds", "0.3", "--others", "1"];
+    let told = json(records, &asked);
     let phases = told["phases"].as_array().unwrap();
     let others: Vec<u64> = phases
         .iter()
         .map(|one| one["others"].as_u64().unwrap())
         .collect();
-    assert!(others[0] == 0 && others[1] > 0 && others[2] == 0);
+    assert_eq!(others, [0, 1, 0]);
     for name in [
         "kernelwise_over_best_fixed",
         "kernelwise_over_library_default",
@@ -244,6 +245,16 @@ fn load_comes_and_goes() {
     ] {
         assert!(told[name].as_f64().unwrap() > 0.0, "{told}");
     }
+    // As many columns as there are numbers of threads.
+    let table = Outline::of(&answer(records, &asked)).first_row("# thread", 1);
+    let table = table.cut(&["# processor", "# thread", "beside others,", "alone,"]);
+    insta::assert_snapshot!(
+        "demo_load",
+        format!(
+            "{table}\n--format json\n{}",
+            Fields::of(&told).varies(&["phases[].load_seen"])
+        )
+    );
 }
 
 #[test]

@@ -4,9 +4,37 @@ use std::fmt;
 
 use anyhow::{Context, anyhow};
 use kernelwise_types::op::{Operation, WorkloadError};
-use kernelwise_types::{DType, KernelId, Workload};
+use kernelwise_types::units::Bytes;
+use kernelwise_types::{DType, KernelId, Machine, Workload};
 
 use crate::exit::Failure;
+
+/// Likeness from which on a word is worth naming (Jaro and Winkler's measure): below it hints are guesses.
+const ALIKE: f64 = 0.8;
+
+/// `; did you mean …?`, if something known is alike; nothing otherwise.
+pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let likeness = |name: &str| strsim::jaro_winkler(word, name);
+    let all = known.into_iter().map(|name| (likeness(name), name));
+    match all.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((likeness, name)) if likeness >= ALIKE => format!("; did you mean `{name}`?"),
+        _ => String::new(),
+    }
+}
+
+/// Refuses inputs whose operands are larger than the memory: drawing them would end the program.
+pub(super) fn must_fit(workload: &Workload, machine: &Machine) -> Result<(), Failure> {
+    let Some((cost, usable)) = workload.cost().zip(machine.usable_memory()) else {
+        return Ok(());
+    };
+    let needs = Bytes(cost.bytes_read.0.saturating_add(cost.bytes_written.0));
+    match needs > usable {
+        true => Err(Failure::Usage(anyhow!(
+            "the operands of {workload} take {needs}, and there are {usable}: name a smaller shape"
+        ))),
+        false => Ok(()),
+    }
+}
 
 /// An operation that exists, with a variant of it if one was named.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,21 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use kernelwise_backend::Host;
 use kernelwise_bench::{
     Bench, Conditions, Doubt, Figures, Options, Outcome, Ratio, Rivals, ShapeFigures, SkippedShape,
     Standing, Summary, Times, default_shapes, read_shapes, summarise,
 };
-use kernelwise_measure::TscClock;
-use kernelwise_probe::calibrate::{self, CalibrateError, CalibrateOptions};
 use kernelwise_types::units::{ByteRate, Bytes, FlopRate, Flops, Nanos};
-use kernelwise_types::{Calibration, DType, Machine, Numerics, Reading, Workload};
+use kernelwise_types::{DType, Machine, Numerics, Reading, Workload};
 
 use super::asked::{self, Asked};
 use crate::args::{self, Format};
 use crate::exit::Failure;
-use crate::{interrupt, output};
+use crate::{ceilings, interrupt, output, progress};
 
 /// Measures the shapes asked for.
 pub(crate) fn run(args: &args::BenchOps) -> Result<(), Failure> {
@@ -33,12 +31,9 @@ pub(crate) fn run(args: &args::BenchOps) -> Result<(), Failure> {
     }
     let shapes = shapes(args, &machine)?;
     let cancel = interrupt::flag()?;
-    // Drawn on standard error, and only when that is a terminal.
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
-    let calibration = calibrate(&machine, args.calibration_budget, &bar, cancel)?;
+    let budget = Duration::from_secs_f64(args.calibration_budget);
+    let calibration = ceilings::measured(&machine, budget)?;
+    let bar = progress::counted();
     let options = Options {
         threads: args.threads,
         budget: Duration::from_secs_f64(args.time_budget),
@@ -154,29 +149,6 @@ fn shapes(args: &args::BenchOps, machine: &Machine) -> Result<Vec<Workload>, Fai
     let limit = args.limit.and_then(|limit| usize::try_from(limit).ok());
     shapes.truncate(limit.unwrap_or(usize::MAX));
     Ok(shapes)
-}
-
-fn calibrate(
-    machine: &Machine,
-    budget_s: f64,
-    bar: &ProgressBar,
-    cancel: &AtomicBool,
-) -> Result<Calibration, Failure> {
-    let options = CalibrateOptions {
-        budget: Duration::from_secs_f64(budget_s),
-        ..CalibrateOptions::default()
-    };
-    let mut progress = |progress: calibrate::Progress<'_>| {
-        bar.set_length(u64::from(progress.total));
-        bar.set_position(u64::from(progress.done));
-        bar.set_message(format!("calibrating {}", progress.step));
-    };
-    let clock = TscClock::new();
-    let result = calibrate::calibrate(machine, &clock, &options, &mut progress, cancel);
-    result.map_err(|error| match error {
-        CalibrateError::Cancelled => Failure::Interrupted,
-        other => other.into(),
-    })
 }
 
 /// Measures shape by shape until all are done or Ctrl-C was pressed, and tells each as soon as it is known.

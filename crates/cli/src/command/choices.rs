@@ -4,13 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use indicatif::{ProgressBar, ProgressStyle};
 use kernelwise_bench::{
     Choices, ChoicesOptions, ChoicesProgress, Score, Scores, choices, default_shapes, read_shapes,
     tiny_shapes,
 };
-use kernelwise_measure::TscClock;
-use kernelwise_probe::calibrate::{CalibrateError, CalibrateOptions, calibrate};
 use kernelwise_types::{DType, Machine, Workload};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -19,7 +16,7 @@ use rand_pcg::Pcg64;
 use super::asked::Asked;
 use crate::args::{self, Format};
 use crate::exit::Failure;
-use crate::{interrupt, output};
+use crate::{ceilings, interrupt, output, progress};
 
 /// Calibrates, judges and prints.
 pub(crate) fn run(args: &args::BenchChoices) -> Result<(), Failure> {
@@ -37,27 +34,16 @@ pub(crate) fn run(args: &args::BenchChoices) -> Result<(), Failure> {
     let mut random = Pcg64::seed_from_u64(args.seed);
     let shapes = shapes(args, &machine, &mut random)?;
     let cancel = interrupt::flag()?;
-    let options = CalibrateOptions {
-        budget: Duration::from_secs_f64(args.calibration_budget),
-        ..CalibrateOptions::default()
-    };
-    let calibration = calibrate(&machine, &TscClock::new(), &options, &mut |_| (), cancel);
-    let calibration = calibration.map_err(|error| match error {
-        CalibrateError::Cancelled => Failure::Interrupted,
-        other => other.into(),
-    })?;
+    let budget = Duration::from_secs_f64(args.calibration_budget);
+    let calibration = ceilings::measured(&machine, budget)?;
     let mut kernels = kernelwise_cpu::kernels()?;
     // The order of registration must not matter, so it is another one with every seed.
     kernels.shuffle(&mut random);
-    // Drawn on standard error, and only when that is a terminal.
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
-    let mut tell = |progress: ChoicesProgress<'_>| {
-        bar.set_length(progress.of as u64);
-        bar.set_position(progress.done as u64);
-        bar.set_message(format!("{} {}", progress.stage, progress.workload));
+    let bar = progress::counted();
+    let mut tell = |at: ChoicesProgress<'_>| {
+        bar.set_length(at.of as u64);
+        bar.set_position(at.done as u64);
+        bar.set_message(format!("{} {}", at.stage, at.workload));
     };
     let options = ChoicesOptions {
         budget: Duration::from_secs_f64(args.max_seconds_per_shape),

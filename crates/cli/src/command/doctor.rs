@@ -98,7 +98,7 @@ pub(crate) fn run(args: &args::Doctor) -> Result<(), Failure> {
                 checks,
             },
         ),
-        Format::Table => output::text(&table(&checks)),
+        Format::Table => output::styled(&table(&checks)),
     }
 }
 

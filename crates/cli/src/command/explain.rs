@@ -11,14 +11,13 @@ use kernelwise_backend::Call;
 use kernelwise_backend::sample::{self, Arrangement, Values};
 use kernelwise_measure::{Clock, TscClock};
 use kernelwise_model::watch::WorkloadClass;
-use kernelwise_probe::calibrate::CalibrateOptions;
 use kernelwise_select::bound::{bound, words as bound_words};
 use kernelwise_select::forecast::Scope;
 use kernelwise_select::problem::kind;
 use kernelwise_select::{Observer, Policy, Quarantine, Selector, Statistics};
 use kernelwise_types::units::Nanos;
 use kernelwise_types::{
-    Calibration, Candidate, Decision, Estimate, Fingerprint, Numerics, Ranked, Workload,
+    Calibration, Candidate, Decision, Estimate, Fingerprint, KernelId, Numerics, Ranked, Workload,
 };
 use serde::Serialize;
 
@@ -26,7 +25,7 @@ use super::asked::{self, Asked};
 use crate::args::{self, Format};
 use crate::exit::Failure;
 use crate::records::Records;
-use crate::{environment, interrupt, output};
+use crate::{environment, interrupt, output, progress};
 
 #[derive(Serialize)]
 struct Chosen<'a> {
@@ -160,10 +159,7 @@ pub(super) fn learned(args: &args::Explain) -> Result<Ready, Failure> {
     let records = Records::open(&machine)?;
     let calibration = match records.memory().calibration()? {
         Some(known) => known,
-        None => records.calibrated(&CalibrateOptions {
-            budget: Duration::from_secs_f64(args.calibration_budget),
-            ..CalibrateOptions::default()
-        })?,
+        None => records.calibrated(Duration::from_secs_f64(args.calibration_budget))?,
     };
     let kernels = kernelwise_cpu::kernels()?;
     let mut found = records.found(&kernels, Some(&calibration))?;
@@ -180,6 +176,7 @@ pub(super) fn learned(args: &args::Explain) -> Result<Ready, Failure> {
         true => Numerics::ReducedPrecision,
         false => Numerics::Reordered,
     };
+    let known: Vec<KernelId> = kernels.iter().map(|one| one.spec().id.clone()).collect();
     let mut builder = Selector::builder(machine, kernels)
         .calibration(calibration.clone())
         .forecast(forecast)
@@ -190,6 +187,7 @@ pub(super) fn learned(args: &args::Explain) -> Result<Ready, Failure> {
         .observer(Arc::clone(records.memory()) as Arc<dyn Observer>)
         .background(false);
     if let Ok(forced) = std::env::var("KERNELWISE_FORCE") {
+        must_exist(&forced, &known)?;
         let with = builder.force_from(&forced);
         builder = with.map_err(|error| Failure::Usage(anyhow!("KERNELWISE_FORCE: {error}")))?;
     }
@@ -209,6 +207,26 @@ pub(super) fn learned(args: &args::Explain) -> Result<Ready, Failure> {
     })
 }
 
+/// Refuses operations and kernels that nobody knows: a forced one that is mistyped would force nothing.
+fn must_exist(forced: &str, known: &[KernelId]) -> Result<(), Failure> {
+    for (operation, kernel) in forced.split(',').filter_map(|part| part.split_once('=')) {
+        let (operation, kernel) = (operation.trim(), kernel.trim());
+        Asked::parse(operation).map_err(|failure| failure.about("KERNELWISE_FORCE"))?;
+        let mut ids = known.iter().map(KernelId::as_str);
+        // References are made for the workload, and every operation has one.
+        if !kernel.ends_with("-reference") && !ids.any(|id| id == kernel) {
+            let hint = asked::nearest(kernel, known.iter().map(KernelId::as_str));
+            return Err(Failure::NotFound(anyhow!(
+                "KERNELWISE_FORCE: no kernel is called `{kernel}`{hint}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Between two moves of the bar.
+const DRAW_EVERY_S: f64 = 0.2;
+
 /// Computes the workload again and again.
 fn use_it(
     selector: &Selector,
@@ -216,6 +234,7 @@ fn use_it(
     seconds: f64,
     seed: u64,
 ) -> Result<(), Failure> {
+    asked::must_fit(workload, &kernelwise_probe::machine())?;
     let draw = (Arrangement::Contiguous, Values::Ordinary, seed);
     let inputs = sample::inputs(workload, draw.0, draw.1, draw.2)?;
     let mut outputs = sample::outputs(workload, draw.0, draw.1, draw.2)?;
@@ -227,16 +246,26 @@ fn use_it(
     let cancel = interrupt::flag()?;
     let clock = TscClock::new();
     let start = clock.now();
-    loop {
+    let bar = progress::timed(seconds, &format!("computing {workload} to learn from it"));
+    let mut drawn_s = 0.0;
+    let ended = loop {
         selector.run(&mut call)?;
         selector.settle();
         if cancel.load(std::sync::atomic::Ordering::Relaxed) {
-            return Err(Failure::Interrupted);
+            break Err(Failure::Interrupted);
         }
-        if clock.now().saturating_sub(start) as f64 >= 1e9 * seconds {
-            return Ok(());
+        let spent_s = clock.now().saturating_sub(start) as f64 / 1e9;
+        if spent_s >= seconds {
+            break Ok(());
         }
-    }
+        // Calls may be as short as a microsecond.
+        if spent_s - drawn_s > DRAW_EVERY_S {
+            drawn_s = spent_s;
+            bar.set_position(progress::millis(spent_s));
+        }
+    };
+    bar.finish_and_clear();
+    ended
 }
 
 /// What would have to happen for another choice.

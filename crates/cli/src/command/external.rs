@@ -6,7 +6,6 @@ use std::path::Path;
 #[cfg(unix)]
 use anyhow::anyhow;
 #[cfg(unix)]
-use indicatif::{ProgressBar, ProgressStyle};
 #[cfg(unix)]
 use kernelwise_measure::TscClock;
 #[cfg(unix)]
@@ -17,7 +16,7 @@ use crate::args;
 use crate::args::Format;
 use crate::exit::Failure;
 #[cfg(unix)]
-use crate::{interrupt, output};
+use crate::{interrupt, output, progress};
 
 /// Elsewhere processes cannot be kept apart.
 #[cfg(not(unix))]
@@ -45,11 +44,8 @@ pub(super) fn run(args: &args::Tune, path: &Path) -> Result<(), Failure> {
     }
     spec.seed = args.seed.unwrap_or(spec.seed);
     let cancel = interrupt::flag()?;
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
-    let mut progress = |progress: &Progress<'_>| match progress {
+    let bar = progress::counted();
+    let mut tell = |at: &Progress<'_>| match at {
         Progress::Resumed { evaluations } => {
             output::note(&format!("{evaluations} evaluations are known from before"));
         }
@@ -67,13 +63,7 @@ pub(super) fn run(args: &args::Tune, path: &Path) -> Result<(), Failure> {
         }
         _ => {}
     };
-    let tuned = tune(
-        &spec,
-        &spec.session(),
-        &TscClock::new(),
-        cancel,
-        &mut progress,
-    );
+    let tuned = tune(&spec, &spec.session(), &TscClock::new(), cancel, &mut tell);
     bar.finish_and_clear();
     let tuned = tuned.map_err(|error| match &error {
         TuneError::Session(SessionError::Busy(_)) => Failure::Records(error.into()),

@@ -11,7 +11,7 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     // Into memory first: the generator panics when its writer fails, as a closed pipe does.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "kernelwise", &mut script);
-    output::text(&String::from_utf8_lossy(&script))
+    output::styled(&String::from_utf8_lossy(&script))
 }
 
 /// Prints the manual: the page of the program, then those of its verbs.
@@ -26,5 +26,5 @@ pub(crate) fn man() -> Result<(), Failure> {
     {
         clap_mangen::Man::new(verb.clone()).render(&mut page)?;
     }
-    output::text(&String::from_utf8_lossy(&page))
+    output::styled(&String::from_utf8_lossy(&page))
 }

@@ -8,10 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use indicatif::{ProgressBar, ProgressStyle};
 use kernelwise_bench::{SPREAD_OPERATIONS, default_shapes, read_shapes, spread_shapes};
 use kernelwise_measure::{Clock, TscClock};
-use kernelwise_probe::calibrate::CalibrateOptions;
 use kernelwise_probe::{Others, StateReader, Tree};
 use kernelwise_select::forecast::{Judged, judge};
 use kernelwise_select::pace::Pace;
@@ -21,13 +19,14 @@ use kernelwise_types::{DType, Machine, Numerics, Workload};
 use serde::Serialize;
 
 use super::asked::Asked;
+use super::noise::{self, Noise, Seen};
 use super::own_models::zone;
 use super::report;
 use super::standings::{Gains, Mean, Winner, gains, raced, unsure, winners};
 use crate::args::{self, Effort, Format};
 use crate::exit::Failure;
 use crate::records::Records;
-use crate::{interrupt, output};
+use crate::{interrupt, output, progress};
 
 impl Effort {
     fn seconds(self) -> f64 {
@@ -72,6 +71,8 @@ struct Learned {
     unsure: Vec<String>,
     /// Kernels that do not run any more.
     quarantined: Vec<String>,
+    /// What the noise of this run allows to say.
+    noise: Noise,
     /// How good models of times are on shapes they have not seen.
     models: Judged,
     interrupted: bool,
@@ -93,12 +94,11 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
     let began = clock.now();
     let spent_s = || clock.now().saturating_sub(began) as f64 / 1e9;
     let all_s = args.time_budget.unwrap_or(args.effort.seconds());
+    // What was mistyped is said before anything is measured.
+    let (asked, named) = asked(args)?;
     let records = Records::open(&machine)?;
     records.must_learn("learn")?;
-    let calibration = records.calibrated(&CalibrateOptions {
-        budget: Duration::from_secs_f64((0.1 * all_s).min(6.0)),
-        ..CalibrateOptions::default()
-    })?;
+    let calibration = records.calibrated(Duration::from_secs_f64((0.1 * all_s).min(6.0)))?;
     let kernels = kernelwise_cpu::kernels()?;
     let found = records.found(&kernels, Some(&calibration))?;
     let numerics = match args.allow_reduced {
@@ -124,20 +124,17 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
             records.path()
         ));
     }
-    let shapes = shapes(args, &machine, &known)?;
+    let shapes = shapes(args, &asked, &named, &machine, &known);
     if shapes.is_empty() && known.is_empty() {
         let drawn = SPREAD_OPERATIONS.join(", ");
         return Err(Failure::NotFound(anyhow!(
             "there are no shapes to learn from: shapes are drawn for {drawn}, others can be named with --shapes"
         )));
     }
-    let bar = ProgressBar::new(shapes.len() as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {eta} left, {msg}") {
-        bar.set_style(style);
-    }
+    let bar = progress::steps(shapes.len());
     let (mut measured, mut skipped) = (0, 0);
     let (mut pace, mut paces) = (Pace::new(), BTreeMap::new());
-    let (mut others, mut beside_others) = (Others::new(Tree::system()), 0_usize);
+    let (mut others, mut seen) = (Others::new(Tree::system()), Seen::default());
     let mut state = StateReader::new(Tree::system());
     let before = choices(&selector, &known);
     for (done, shape) in shapes.iter().enumerate() {
@@ -145,19 +142,26 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
             break;
         }
         bar.set_position(done as u64);
-        bar.set_message(shape.to_string());
         let left_s = (all_s - spent_s()).max(0.0);
+        // The time may end before the shapes, or the shapes before the time.
+        let pace_s = bar.eta().as_secs_f64();
+        let at_most_s = if done < 3 { left_s } else { pace_s.min(left_s) };
+        bar.set_message(format!("{at_most_s:.0} s left, racing {shape}"));
         let share_s = LARGE * left_s / (shapes.len() - done) as f64;
-        selector.set_state(&state.look(clock.now()));
+        let now = state.look(clock.now());
+        selector.set_state(&now);
+        seen.clock(&now.frequency);
         let mut looks = Looks::new(&mut pace, &clock);
         match race(&selector, shape, share_s, args.seed, &mut looks, cancel) {
-            Ok(_) => {
+            Ok(candidates) => {
                 measured += 1;
-                beside_others += usize::from(others.look().is_some_and(|busy| busy > 0));
-                paces.insert(shape.to_string(), looks.mean_ns());
+                let pace_ns = looks.mean_ns();
+                seen.race(&candidates, pace_ns, zone());
+                seen.others(others.look());
+                paces.insert(shape.to_string(), pace_ns);
             }
             Err(why) => {
-                output::note(&why.to_string());
+                bar.suspend(|| output::note(&why.to_string()));
                 skipped += 1;
             }
         }
@@ -170,6 +174,9 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
     let changed = before
         .iter()
         .filter(|(name, chosen)| after.get(*name) != Some(chosen));
+    let bar = progress::uncounted(report::FORECASTING);
+    let models = judge(&evidence, zone(), args.seed);
+    bar.finish_and_clear();
     let learned = Learned {
         records: records.path(),
         known_before: known.len(),
@@ -184,7 +191,8 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
             .iter()
             .map(|one| format!("{} on {}: {}", one.kernel, one.workload, one.evidence))
             .collect(),
-        models: judge(&evidence, zone(), args.seed),
+        noise: seen.noise(zone()),
+        models,
         seconds: spent_s(),
         interrupted: cancel.load(Ordering::Relaxed),
     };
@@ -193,15 +201,12 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
         Format::Json => output::json("kernelwise.learn/1", &learned),
         Format::Table => output::text(&text(&learned)),
     };
-    if 10 * beside_others > measured {
-        output::note(&format!(
-            "others kept processors busy during {beside_others} of {measured} races: alone, times would be shorter"
-        ));
-    }
     // The next one who asks need not fit models first.
+    let bar = progress::uncounted("fitting models");
     records.memory().models(&evidence, args.seed);
+    bar.finish_and_clear();
     report::keep_events(&records, &machine, &selector.noticed(0), clock.now());
-    if let Some(page) = report::beside(&records, &evidence, args.seed)? {
+    if let Some(page) = report::beside(&records, &evidence, &learned.models, args.seed)? {
         output::note(&format!("the report is {}", page.display()));
     }
     // What was found is told even if it cannot be kept.
@@ -280,6 +285,9 @@ fn text(learned: &Learned) -> String {
                 .collect::<Vec<_>>()
                 .join("; ")
         );
+    }
+    if learned.measured > 0 {
+        text += &noise::text(&learned.noise);
     }
     for one in &learned.quarantined {
         text += &format!("quarantined: {one}\n");
@@ -366,15 +374,9 @@ fn race(
     selector.calibrate(std::slice::from_ref(shape), &options, &mut watch)
 }
 
-/// Those of the files, the usual ones and drawn ones that are not on record yet, operation after operation in turn, so that
-/// whoever ends early has some of each.
-fn shapes(
-    args: &args::Learn,
-    machine: &Machine,
-    known: &BTreeSet<String>,
-) -> Result<Vec<Workload>, Failure> {
+/// The operations asked for, and the shapes in files.
+fn asked(args: &args::Learn) -> Result<(Vec<Asked>, Vec<Workload>), Failure> {
     let asked: Result<Vec<Asked>, Failure> = args.op.iter().map(|op| Asked::parse(op)).collect();
-    let asked = asked?;
     let mut named = Vec::new();
     for path in &args.shapes {
         let file = path.display().to_string();
@@ -383,6 +385,18 @@ fn shapes(
         let read = read_shapes(&file, &text, DType::F32);
         named.extend(read.map_err(|error| Failure::Usage(error.into()))?);
     }
+    Ok((asked?, named))
+}
+
+/// Those of the files, the usual ones and drawn ones that are not on record yet, operation after operation in turn, so that
+/// whoever ends early has some of each.
+fn shapes(
+    args: &args::Learn,
+    asked: &[Asked],
+    named: &[Workload],
+    machine: &Machine,
+    known: &BTreeSet<String>,
+) -> Vec<Workload> {
     let is_new = |shape: &Workload| !known.contains(&shape.to_string());
     let mut turns: Vec<Vec<Workload>> = Vec::new();
     // Others than those have only their usual shapes.
@@ -422,5 +436,5 @@ fn shapes(
     if !asked.is_empty() {
         all.retain(|shape| asked.iter().any(|asked| asked.is(shape)));
     }
-    Ok(all)
+    all
 }

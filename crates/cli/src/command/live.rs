@@ -14,6 +14,7 @@ use kernelwise_select::Budget;
 use kernelwise_types::Workload;
 use serde::Serialize;
 
+use super::asked;
 use crate::args::{self, Format};
 use crate::exit::Failure;
 use crate::{interrupt, output};
@@ -66,7 +67,9 @@ pub(crate) fn run(args: &args::Watch) -> Result<(), Failure> {
         .collect();
     let workloads = workloads?;
     let mut operands = Vec::new();
+    let machine = kernelwise_probe::machine();
     for workload in &workloads {
+        asked::must_fit(workload, &machine)?;
         let draw = (Arrangement::Contiguous, Values::Ordinary, args.seed);
         let inputs = sample::inputs(workload, draw.0, draw.1, draw.2)?;
         operands.push((inputs, sample::outputs(workload, draw.0, draw.1, draw.2)?));
@@ -94,7 +97,13 @@ pub(crate) fn run(args: &args::Watch) -> Result<(), Failure> {
         let second = second(&kw, &workloads, since(began), rate)?;
         match args.format {
             Format::Json => output::json_line("kernelwise.watch/1", &second)?,
-            Format::Table => output::text(&text(&second))?,
+            Format::Table => {
+                // On a terminal one view takes the place of the last.
+                if std::io::stdout().is_terminal() {
+                    output::styled("\x1b[H\x1b[J")?;
+                }
+                output::text(&text(&second))?;
+            }
         }
         if args.count.is_some_and(|count| shown >= count) {
             break;
@@ -133,12 +142,7 @@ fn second(
 }
 
 fn text(second: &Second) -> String {
-    // On a terminal one view takes the place of the last.
-    let mut text = match std::io::stdout().is_terminal() {
-        true => "\x1b[H\x1b[J".to_owned(),
-        false => String::new(),
-    };
-    text += &format!(
+    let text = format!(
         "{:.0} s: {:.0} calls/s, {} trials; they cost {:.2} ms of {:.2} ms allowed; others keep {} processors busy\n",
         second.elapsed_s,
         second.calls_per_s,

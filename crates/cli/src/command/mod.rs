@@ -21,6 +21,7 @@ mod learn;
 mod live;
 mod load;
 mod model;
+mod noise;
 mod own_models;
 mod probe;
 mod reality;

@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use kernelwise_measure::TscClock;
 use kernelwise_model::ModelKind;
 use kernelwise_replay::{
@@ -15,7 +14,7 @@ use serde::Serialize;
 use super::own_models;
 use crate::args::{self, Format};
 use crate::exit::Failure;
-use crate::{interrupt, output};
+use crate::{interrupt, output, progress};
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -57,14 +56,11 @@ fn on_convolutions(args: &args::ModelEvaluate, path: &Path) -> Result<(), Failur
         ..Setup::default()
     };
     let cancel = interrupt::flag()?;
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
-    let watch = |progress: Progress<'_>| {
-        bar.set_length(progress.of as u64);
-        bar.set_position(progress.done as u64);
-        bar.set_message(progress.name.to_owned());
+    let bar = progress::counted();
+    let watch = |at: Progress<'_>| {
+        bar.set_length(at.of as u64);
+        bar.set_position(at.done as u64);
+        bar.set_message(at.name.to_owned());
         match cancel.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use crate::args::{self, Format};
 use crate::exit::Failure;
-use crate::output;
 use crate::records::Records;
+use crate::{output, progress};
 
 #[derive(Debug, Serialize)]
 struct Evaluated {
@@ -42,6 +42,7 @@ struct Shown {
 pub(super) fn recorded() -> Result<(Records, Vec<Evidence>), Failure> {
     let machine = kernelwise_probe::machine();
     let records = Records::open(&machine)?;
+    records.store()?;
     let nothing = || {
         let path = records.path();
         Failure::NotFound(anyhow!(
@@ -63,12 +64,14 @@ pub(super) fn evaluate(args: &args::ModelEvaluate) -> Result<(), Failure> {
     let (_, mut evidence) = recorded()?;
     // What other machines took is no time of this one.
     evidence.retain(|one| one.away.is_none());
+    let bar = progress::uncounted(super::report::FORECASTING);
     let evaluated = Evaluated {
         workloads: workloads(&evidence).values().sum(),
         times: evidence.len(),
         seed: args.seed,
         judged: judge(&evidence, zone(), args.seed),
     };
+    bar.finish_and_clear();
     match args.format {
         Format::Json => output::json("kernelwise.model_evaluate_own/1", &evaluated),
         Format::Table => output::text(&table(&evaluated)),
@@ -170,7 +173,9 @@ fn table(evaluated: &Evaluated) -> String {
 /// What models there are: those that are kept, and new ones where times were added since.
 pub(super) fn show(args: &args::ModelShow) -> Result<(), Failure> {
     let (records, evidence) = recorded()?;
+    let bar = progress::uncounted("fitting models where times were added");
     let forecast = records.memory().models(&evidence, args.seed);
+    bar.finish_and_clear();
     tell(args, &records, &evidence, &forecast, None)?;
     records.close()
 }
@@ -180,7 +185,9 @@ pub(super) fn train(args: &args::ModelShow) -> Result<(), Failure> {
     let (records, evidence) = recorded()?;
     let clock = TscClock::new();
     let began = clock.now();
+    let bar = progress::uncounted("fitting models");
     let forecast = records.memory().train(&evidence, args.seed);
+    bar.finish_and_clear();
     let train_s = clock.now().saturating_sub(began) as f64 / 1e9;
     tell(args, &records, &evidence, &forecast, Some(train_s))?;
     records.close()

@@ -3,9 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use kernelwise_measure::{Clock, TscClock};
-use kernelwise_probe::calibrate::{CalibrateError, CalibrateOptions, calibrate};
 use kernelwise_probe::{StateReader, Tree};
 use kernelwise_types::machine::{Cache, Cpu, Hypervisor, Limits, NumaNode};
 use kernelwise_types::units::Bytes;
@@ -15,7 +13,7 @@ use serde::Serialize;
 use super::calibration;
 use crate::args::{self, Format};
 use crate::exit::Failure;
-use crate::{interrupt, output};
+use crate::{ceilings, output};
 
 /// Long enough for the kernel's counters, which tick a hundred times a second.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
@@ -58,7 +56,7 @@ pub(crate) fn run(args: &args::Probe) -> Result<(), Failure> {
     let (_, state) = state_now(&clock);
     let calibrated = args
         .calibrate
-        .then(|| run_calibration(&machine, args.budget, &clock))
+        .then(|| ceilings::measured(&machine, Duration::from_secs_f64(args.budget)))
         .transpose()?;
     match args.format {
         Format::Json => output::json(
@@ -76,34 +74,6 @@ pub(super) fn state_now(clock: &dyn Clock) -> (StateReader, SystemState) {
     thread::sleep(BETWEEN_LOOKS);
     let state = reader.look(clock.now());
     (reader, state)
-}
-
-fn run_calibration(
-    machine: &Machine,
-    budget_s: f64,
-    clock: &dyn Clock,
-) -> Result<Calibration, Failure> {
-    let cancel = interrupt::flag()?;
-    // Drawn on standard error, and only when that is a terminal.
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
-    let options = CalibrateOptions {
-        budget: Duration::from_secs_f64(budget_s),
-        ..CalibrateOptions::default()
-    };
-    let mut progress = |progress: kernelwise_probe::calibrate::Progress<'_>| {
-        bar.set_length(u64::from(progress.total));
-        bar.set_position(u64::from(progress.done));
-        bar.set_message(progress.step.to_owned());
-    };
-    let result = calibrate(machine, clock, &options, &mut progress, cancel);
-    bar.finish_and_clear();
-    result.map_err(|error| match error {
-        CalibrateError::Cancelled => Failure::Interrupted,
-        other => other.into(),
-    })
 }
 
 fn document<'a>(

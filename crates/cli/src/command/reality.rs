@@ -14,10 +14,11 @@ use kernelwise_tune::host::Workbench;
 use kernelwise_types::{Estimate, Machine, Numerics, Workload};
 use serde::Serialize;
 
+use super::asked;
 use super::explain::{self, Ready};
 use crate::args::{self, Format};
 use crate::exit::Failure;
-use crate::{interrupt, output};
+use crate::{interrupt, output, progress};
 
 /// Work up to which the reference is asked what is right.
 const VERIFIED_FLOPS: u64 = 400_000_000;
@@ -50,6 +51,7 @@ pub(crate) fn run_it(args: &args::Run) -> Result<(), Failure> {
         ..
     } = explain::learned(&args.what)?;
     let before = selector.explain(&workload)?;
+    asked::must_fit(&workload, &kernelwise_probe::machine())?;
     let draw = (Arrangement::Contiguous, Values::Ordinary, args.what.seed);
     let inputs = sample::inputs(&workload, draw.0, draw.1, draw.2)?;
     let mut outputs = sample::outputs(&workload, draw.0, draw.1, draw.2)?;
@@ -228,6 +230,7 @@ pub(crate) fn compare(args: &args::Compare) -> Result<(), Failure> {
     let decision = selector.explain(&workload)?;
     let machine = kernelwise_probe::machine();
     let kernels = kernelwise_cpu::kernels()?;
+    asked::must_fit(&workload, &machine)?;
     let baseline = named(&args.baseline, &workload, &machine, &kernels)?;
     let chosen = &decision.chosen.candidate;
     let (kernel, _) = named(chosen.kernel.as_str(), &workload, &machine, &kernels)?;
@@ -243,7 +246,10 @@ pub(crate) fn compare(args: &args::Compare) -> Result<(), Failure> {
     let seed = args.what.seed;
     let mut bench = Workbench::new(&workload, &machine, numerics, &clock, cancel, seed)?;
     let budget = Duration::from_secs_f64(args.seconds);
-    let race = bench.race(&[choice, baseline], 15..=200, budget)?;
+    let bar = progress::uncounted(&format!("racing it against {}", args.baseline));
+    let race = bench.race(&[choice, baseline], 15..=200, budget);
+    bar.finish_and_clear();
+    let race = race?;
     if cancel.load(Ordering::Relaxed) {
         return Err(Failure::Interrupted);
     }
@@ -316,7 +322,8 @@ fn named(
             .map(|kernel| kernel.spec().id.as_str())
             .collect();
         return Err(Failure::NotFound(anyhow!(
-            "no kernel for {workload} is called `{name}`: there are {}",
+            "no kernel for {workload} is called `{name}`{}; there are {}",
+            asked::nearest(name, ids.iter().copied()),
             ids.join(", ")
         )));
     };

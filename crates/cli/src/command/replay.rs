@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use kernelwise_replay::{
     Figures, FindDb, ReadError, Setup, SetupError, StaticOrder, first_in_bucket, oracle, order,
     replay_watched,
@@ -14,7 +13,7 @@ use serde::Serialize;
 
 use crate::args::{self, Format};
 use crate::exit::Failure;
-use crate::{interrupt, output};
+use crate::{interrupt, output, progress};
 
 /// How many times smaller the budget of the second run is.
 const LESS: f64 = 5.0;
@@ -116,10 +115,8 @@ fn play(
 ) -> Result<Figures, Failure> {
     /// Problems between two moves of the bar.
     const STEP: usize = 256;
-    let bar = ProgressBar::new(order(record, setup).len() as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
+    let bar = progress::counted();
+    bar.set_length(order(record, setup).len() as u64);
     bar.set_message(what);
     let figures = replay_watched(record, setup, &mut |done| {
         if done.is_multiple_of(STEP) {

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use indicatif::ProgressBar;
 use kernelwise_model::watch::{Noticed as What, Severity as Watched};
 use kernelwise_report::{
     Event, EventKind, Facts, Gain, Gains, KnownBy, LoadDemo, LoadPhase, Prediction, Quarantined,
     Ratio, Report, Row, Severity,
 };
-use kernelwise_select::forecast::{HeldOutTime, judge};
+use kernelwise_select::forecast::{HeldOutTime, Judged, judge};
 use kernelwise_select::{Evidence, Noticed, Selector};
 use kernelwise_types::units::Nanos;
 use kernelwise_types::{
@@ -19,8 +20,8 @@ use super::own_models::{recorded, zone};
 use super::{load, regret, standings};
 use crate::args::{self, ReportFormat};
 use crate::exit::Failure;
-use crate::output;
 use crate::records::{Records, now_s};
+use crate::{output, progress};
 
 /// The notes in which is kept what the page tells besides times.
 const EVENTS: &str = "events";
@@ -28,6 +29,9 @@ const EVENTS: &str = "events";
 const MOST_EVENTS: usize = 500;
 /// Of a normal distribution, nine in ten lie within so many standard deviations.
 const NINETY: f64 = 1.645;
+
+/// The longest step, in words for those who wait.
+pub(super) const FORECASTING: &str = "forecasting what was measured from the rest of it";
 
 /// An event, as it is kept.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -41,7 +45,12 @@ struct KeptEvent {
 /// Makes the report and writes it.
 pub(crate) fn run(args: &args::Report) -> Result<(), Failure> {
     let (records, evidence) = recorded()?;
-    let facts = facts(&records, &evidence, args.seed)?;
+    let bar = progress::uncounted(FORECASTING);
+    let own = own(&evidence);
+    let judged = judge(&own, zone(), args.seed);
+    let facts = facts(&records, &own, &judged, args.seed, &bar);
+    bar.finish_and_clear();
+    let facts = facts?;
     let report = Report::of(&facts);
     let text = match args.format {
         ReportFormat::Html => report.html(),
@@ -63,18 +72,22 @@ fn written(path: &Path, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The page beside the records; `None` where there is no place for it.
+/// The page beside the records, with how well models did on this evidence; `None` where there is no place for it.
 pub(super) fn beside(
     records: &Records,
     evidence: &[Evidence],
+    judged: &Judged,
     seed: u64,
 ) -> Result<Option<PathBuf>, Failure> {
     let Some(store) = records.memory().store() else {
         return Ok(None);
     };
     let path = store.path().with_file_name("report.html");
-    let page = Report::of(&facts(records, evidence, seed)?).html();
-    match kernelwise_report::write(&path, &page) {
+    let bar = progress::uncounted("making the report");
+    let facts = facts(records, &own(evidence), judged, seed, &bar);
+    let page = facts.map(|facts| Report::of(&facts).html());
+    bar.finish_and_clear();
+    match kernelwise_report::write(&path, &page?) {
         Ok(()) => Ok(Some(path)),
         // Whoever may only read has the tables.
         Err(error) => {
@@ -143,19 +156,26 @@ fn event(noticed: &Noticed, clock_now_ns: u64) -> Option<KeptEvent> {
     })
 }
 
-/// Everything that is on record.
-fn facts(records: &Records, evidence: &[Evidence], seed: u64) -> Result<Facts, Failure> {
+/// What other machines took is no time of this one.
+fn own(evidence: &[Evidence]) -> Vec<Evidence> {
+    let own = evidence.iter().filter(|one| one.away.is_none());
+    own.cloned().collect()
+}
+
+/// Everything that is on record, with how well models did on it.
+fn facts(
+    records: &Records,
+    own: &[Evidence],
+    judged: &Judged,
+    seed: u64,
+    bar: &ProgressBar,
+) -> Result<Facts, Failure> {
     let machine = kernelwise_probe::machine();
     let mut facts = Facts::new(machine.clone(), now_s());
     let calibration = records.memory().calibration()?;
     if let Some(calibration) = &calibration {
         facts.calibration = Reading::Known(calibration.clone());
     }
-    let own: Vec<Evidence> = evidence
-        .iter()
-        .filter(|one| one.away.is_none())
-        .cloned()
-        .collect();
     // What the usual precision does not allow wins nothing.
     let reduced: Vec<KernelId> = kernelwise_cpu::kernels()?
         .iter()
@@ -167,12 +187,13 @@ fn facts(records: &Records, evidence: &[Evidence], seed: u64) -> Result<Facts, F
         .iter()
         .filter(|one| !reduced.contains(&one.of.candidate.kernel));
     facts.rows = usual.filter_map(row).collect();
-    facts.gains = gains(&machine, calibration, &own)?;
-    let judged = judge(&own, zone(), seed);
+    bar.set_message("making the report: what choosing is worth");
+    facts.gains = gains(&machine, calibration, own)?;
     if !judged.times.is_empty() {
         facts.predictions = Reading::Known(judged.times.iter().filter_map(prediction).collect());
     }
-    if let Some(regret) = regret::regret(&own, seed) {
+    bar.set_message("making the report: playing the times back to a learner");
+    if let Some(regret) = regret::regret(own, seed) {
         facts.regret = Reading::Known(regret);
     }
     if let Some(store) = records.memory().store() {

@@ -11,7 +11,7 @@ use kernelwise_tune::search::Strategy;
 
 use crate::args::{self, Format};
 use crate::exit::Failure;
-use crate::output;
+use crate::{output, progress};
 
 /// Replays and prints.
 pub(crate) fn replay(args: &args::ReplaySpace) -> Result<(), Failure> {
@@ -29,8 +29,11 @@ pub(crate) fn replay(args: &args::ReplaySpace) -> Result<(), Failure> {
         threads,
     };
     let spaces = read(&args.files)?;
-    let figures = replayed(&spaces, &settings, &ThreadCpuClock)
-        .map_err(|error| Failure::Usage(error.into()))?;
+    let searches = settings.repeats * spaces.len();
+    let bar = progress::uncounted(&format!("replaying {searches} searches"));
+    let figures = replayed(&spaces, &settings, &ThreadCpuClock);
+    bar.finish_and_clear();
+    let figures = figures.map_err(|error| Failure::Usage(error.into()))?;
     match args.format {
         Format::Json => output::json("kernelwise.replay_space/1", &figures),
         Format::Table => output::text(&table(&figures)),

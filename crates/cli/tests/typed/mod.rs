@@ -6,6 +6,11 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+mod outline;
+
+#[allow(unused_imports)] // Nor all of these.
+pub(crate) use outline::{Fields, Outline};
+
 /// The program with these words and this place for records, in an environment that says nothing else.
 pub(crate) fn kernelwise(records: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kernelwise"));
@@ -18,6 +23,16 @@ pub(crate) fn kernelwise(records: &Path, words: &[&str]) -> Command {
         .env("KERNELWISE_DIR", records)
         .stdin(Stdio::null());
     command
+}
+
+/// Words as they are typed, what stands between apostrophes as one.
+pub(crate) fn words(line: &str) -> Vec<&str> {
+    let parts = line.split('\'').enumerate();
+    let words = parts.flat_map(|(i, part)| match i % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
+    words.collect()
 }
 
 pub(crate) fn run(records: &Path, words: &[&str]) -> Output {
