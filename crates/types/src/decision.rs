@@ -39,7 +39,7 @@ pub enum Reason {
     Forced,
     /// No other may run here.
     OnlyCandidate,
-    /// It was decided before, and nothing changed.
+    /// Best on what was measured before and remembered; nothing was measured since.
     Remembered,
     /// The policy found it best on what is known.
     Best,
@@ -59,7 +59,7 @@ impl Reason {
         match self {
             Self::Forced => "forced by the user",
             Self::OnlyCandidate => "the only one that may run here",
-            Self::Remembered => "decided before",
+            Self::Remembered => "best on what was measured before and remembered",
             Self::Best => "best on what is known",
             Self::Modelled => "best by the model's prediction",
             Self::NearTie => "as good as the best, and already in use",

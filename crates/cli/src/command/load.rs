@@ -21,7 +21,7 @@ use serde::Serialize;
 use crate::args::{self, Format};
 use crate::exit::Failure;
 use crate::records::Records;
-use crate::{interrupt, output};
+use crate::{interrupt, output, progress};
 
 /// What is computed, by turns.
 const STREAM: [&str; 2] = [
@@ -186,18 +186,34 @@ pub(crate) fn run(args: &args::DemoLoad) -> Result<(), Failure> {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     };
+    let bar = progress::uncounted("racing the kernels of the stream");
     let raced = kw
         .selector()
         .calibrate(&workloads, &RaceOptions::default(), &mut go_on)?;
+    bar.finish_and_clear();
     if cancel.load(Ordering::Relaxed) {
         return Err(Failure::Interrupted);
     }
     let contenders = contenders(&raced, &workloads, &machine)?;
     let mut phases = Vec::new();
-    for others in [0, others, 0] {
-        let beside = Others::start(others)?;
+    let plan = [0, others, 0];
+    let bar = progress::timed(plan.len() as f64 * args.seconds, "");
+    for (number, others) in plan.into_iter().enumerate() {
+        bar.set_message(beside(others));
+        let mut tell = |seconds: f64| {
+            bar.set_position(progress::millis(number as f64 * args.seconds + seconds));
+        };
+        let started = Others::start(others)?;
         let before = kw.selector().statistics();
-        let calls_per_s = phase(&kw, &contenders, &mut parts, args.seconds, &machine, cancel)?;
+        let calls_per_s = phase(
+            &kw,
+            &contenders,
+            &mut parts,
+            args.seconds,
+            &machine,
+            cancel,
+            &mut tell,
+        )?;
         let after = kw.selector().statistics();
         let served_ns = after.served_ns - before.served_ns;
         let serves = workloads.iter().map(|workload| {
@@ -213,8 +229,9 @@ pub(crate) fn run(args: &args::DemoLoad) -> Result<(), Failure> {
             trials_excess_share: (after.trials_excess_ns - before.trials_excess_ns)
                 / served_ns.max(1.0),
         });
-        drop(beside);
+        drop(started);
     }
+    bar.finish_and_clear();
     let told = told(phases, processors, others);
     match args.format {
         Format::Json => output::json("kernelwise.demo_load/1", &told)?,
@@ -288,6 +305,7 @@ fn phase(
     seconds: f64,
     machine: &Machine,
     cancel: &AtomicBool,
+    tell: &mut dyn FnMut(f64),
 ) -> Result<Vec<(String, f64)>, Failure> {
     let clock = TscClock::new();
     let began = clock.now();
@@ -317,6 +335,7 @@ fn phase(
                 }
             }
             *time += since(start);
+            tell(since(began).min(seconds));
         }
     }
     let rate = |(calls, time): (u64, f64)| calls as f64 / time.max(1e-9);
@@ -363,6 +382,14 @@ fn told(phases: Vec<Phase>, processors: u32, others: u32) -> Told {
     }
 }
 
+/// In words, who else runs.
+fn beside(others: u32) -> String {
+    match others {
+        0 => "alone".to_owned(),
+        count => format!("beside {count} other"),
+    }
+}
+
 fn text(told: &Told) -> String {
     let mut text = format!(
         "{} processors; {} by turns; calls per second\n",
@@ -379,10 +406,7 @@ fn text(told: &Told) -> String {
         .collect();
     headings.extend(&names);
     let rows = told.phases.iter().map(|phase| {
-        let mut row = vec![match phase.others {
-            0 => "alone".to_owned(),
-            count => format!("beside {count} other"),
-        }];
+        let mut row = vec![beside(phase.others)];
         row.extend(names.iter().map(|name| format!("{:.0}", phase.of(name))));
         row
     });

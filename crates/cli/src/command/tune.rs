@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use kernelwise_backend::{Host, HostKernel, Terms, admit};
 use kernelwise_measure::{Clock, Comparison, Indifference, TscClock};
 use kernelwise_tune::host::{Evaluated, Settings, TuneOptions, Workbench, tune};
@@ -21,7 +21,7 @@ use super::asked::{self, Asked};
 use crate::args::{self, Format};
 use crate::exit::Failure;
 use crate::records::Records;
-use crate::{interrupt, output};
+use crate::{interrupt, output, progress};
 
 /// Kernels whose usual setting takes longer than so many times the best are not worth tuning.
 const WORTH_TUNING: f64 = 2.0;
@@ -114,10 +114,8 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
         return super::worker::put(args, strategy, &workload, &machine, &usual);
     }
     let evaluation = Duration::from_secs_f64((all_s / 200.0).clamp(0.02, 2.0));
-    let bar = ProgressBar::new(args.budget.unwrap_or(EVALUATIONS) * usual.len() as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
+    let bar = progress::counted();
+    bar.set_length(args.budget.unwrap_or(EVALUATIONS) * usual.len() as u64);
     let (mut kernels, mut finalists) = (Vec::new(), Vec::new());
     let search_s = (1.0 - LAST_RACE) * all_s;
     for (number, one) in usual.iter().enumerate() {
@@ -215,10 +213,16 @@ pub(super) fn usual(
         }
     }
     if entrants.is_empty() {
-        let named = args.kernel.as_deref().unwrap_or("no kernel");
-        return Err(Failure::NotFound(anyhow!(
-            "{named} computes {workload} here: `kernelwise kernels --shape '{workload}'` says why"
-        )));
+        let kernels = host.kernels_for(&workload);
+        let known = kernels.iter().map(|kernel| kernel.spec().id.as_str());
+        let shown = format!("`kernelwise kernels --shape '{workload}'` says who can");
+        return Err(Failure::NotFound(match args.kernel.as_deref() {
+            Some(named) => {
+                let hint = asked::nearest(named, known.filter(|id| *id != named));
+                anyhow!("{named} cannot be tuned on {workload} here: {shown}{hint}")
+            }
+            None => anyhow!("no kernel computes {workload} here: {shown}, and why others cannot"),
+        }));
     }
     let race = bench.race(&entrants, 3..=9, Duration::from_secs_f64(seconds))?;
     if interrupt::flag()?.load(Ordering::Relaxed) {

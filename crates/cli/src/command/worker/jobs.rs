@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use kernelwise_backend::HostKernel;
 use kernelwise_measure::TscClock;
 use kernelwise_store::fleet::{Fleet, FleetOptions, Job};
@@ -32,7 +32,7 @@ use crate::args::{self, Format};
 use crate::command::fleet::server;
 use crate::exit::Failure;
 use crate::records::{Records, now_s};
-use crate::{interrupt, output};
+use crate::{interrupt, output, progress};
 
 /// Time for each evaluation.
 const EVALUATION: Duration = Duration::from_millis(300);
@@ -143,12 +143,12 @@ fn put_as_searched(
     template: &Spec,
     settings: &Settings,
 ) -> Result<u64, Failure> {
-    let bar = ProgressBar::new(args.budget.unwrap_or(EVALUATIONS));
-    let style = "{bar:24} {pos}/{len} {msg}, measured by `kernelwise worker`";
-    if let Ok(style) = ProgressStyle::with_template(style) {
-        bar.set_style(style);
-    }
-    bar.set_message(template.kernel.clone());
+    let bar = progress::counted();
+    bar.set_length(args.budget.unwrap_or(EVALUATIONS));
+    bar.set_message(format!(
+        "{}, measured by `kernelwise worker`",
+        template.kernel
+    ));
     let mut workers = Workers {
         fleet,
         search,
