@@ -11,7 +11,7 @@
 //! nobody is replaced. If it is not, the kernel changed: what was known of it counts no more, and the choice is made anew.
 //!
 //! What made it slow may pass: another program that took its processors, for one who runs on many threads. So it is asked again
-//! after a second, and if it is still slow after two, four and so on. Once it is what it was, all that was known of it counts
+//! after a quarter of a second, and if it is still slow after a half, a whole one and so on. Once it is what it was, all that was known of it counts
 //! again.
 
 use kernelwise_types::Reason;
@@ -53,8 +53,9 @@ const CALLS_OF_A_TRIAL: f64 = 2.0;
 /// Samples after which a trial that nobody told the time of is given up.
 const PATIENCE: u32 = 64;
 /// After how long a candidate that became slower is asked again for the first time, and at the latest, in nanoseconds.
-const FIRST_RETRY_NS: u64 = 1_000_000_000;
-const LAST_RETRY_NS: u64 = 3600 * FIRST_RETRY_NS;
+/// What slows a kernel for a moment, such as a neighbour on the same hardware, is often gone in less than a second.
+const FIRST_RETRY_NS: u64 = 250_000_000;
+const LAST_RETRY_NS: u64 = 3_600_000_000_000;
 /// Share of a call's time that timing it may take on average.
 const TIMING_SHARE: f64 = 0.01;
 /// At least one call in so many is timed: what is seldom looked at changes unnoticed.

@@ -186,7 +186,8 @@ impl Guided {
             points.extend_from_slice(&seen.smooth_row);
             targets.push(seen.log_time - self.expects(&seen.configuration));
         }
-        Smooth::fit(self.features.smooth_width(), points, &targets)
+        let standing = usize::from(self.warm.is_some());
+        Smooth::fit(self.features.smooth_width() + standing, points, &targets)
     }
 
     fn some_failed(&self) -> bool {
@@ -197,6 +198,16 @@ impl Guided {
         self.warm
             .as_ref()
             .map_or(0.0, |warm| warm.expects(configuration))
+    }
+
+    /// Writes what models are told of a configuration: trees its parameters, the smooth guess also where it stands with records.
+    fn rows(&mut self, configuration: &Configuration, row: &mut Vec<f32>, smooth: &mut Vec<f32>) {
+        self.features.row(configuration, row);
+        self.features.smooth_row(configuration, smooth);
+        if let Some(warm) = &mut self.warm {
+            warm.meet(&self.tried.space, configuration);
+            smooth.push(warm.standing(configuration));
+        }
     }
 
     fn candidates(&mut self) -> Vec<Configuration> {
@@ -260,11 +271,10 @@ impl Guided {
             if !self.tried.is_new(&candidate) {
                 continue;
             }
-            self.features.row(&candidate, &mut row);
+            self.rows(&candidate, &mut row, &mut smooth_row);
             let believed = self.times.believe(&row);
             let (mut mean, mut variance) = (believed.mean, believed.variance);
             if !self.plain && !self.seen.is_empty() {
-                self.features.smooth_row(&candidate, &mut smooth_row);
                 let half = (smooth.guess(&smooth_row) - mean) / 2.0;
                 mean += half;
                 variance += half * half;
@@ -309,10 +319,10 @@ impl Search for Guided {
         // Failed ones do not count, up to a limit: then validity has to be learned first.
         let starting = self.seen.len() < start && self.asked <= 3 * start;
         if starting {
-            let first = self
-                .warm
-                .as_mut()
-                .and_then(|warm| warm.first(&self.tried.space, |one| self.tried.is_new(one)));
+            let cautious = self.asked == 1;
+            let first = self.warm.as_mut().and_then(|warm| {
+                warm.first(&self.tried.space, cautious, |one| self.tried.is_new(one))
+            });
             if let Some(first) = first {
                 self.tried.asked(&first);
                 return Some(first);
@@ -343,15 +353,13 @@ impl Search for Guided {
         }
         self.told += 1;
         self.costs += outcome.cost.unwrap_or(0.0);
-        let mut row = Vec::new();
-        self.features.row(configuration, &mut row);
+        let (mut row, mut smooth_row) = (Vec::new(), Vec::new());
+        self.rows(configuration, &mut row, &mut smooth_row);
         let works = log_time.is_finite();
         self.validity.push(&row, f32::from(u8::from(works)));
         if !works {
             return;
         }
-        let mut smooth_row = Vec::new();
-        self.features.smooth_row(configuration, &mut smooth_row);
         self.times
             .push(&row, (log_time - self.expects(configuration)) as f32);
         let place = self

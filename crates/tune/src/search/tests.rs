@@ -431,6 +431,89 @@ fn records_of_others_help_from_the_first_evaluation() {
     assert!(misled < 1.12e-3, "{misled}");
 }
 
+/// A space with tiles of some sizes.
+fn tiles(sizes: &[i32]) -> Arc<Space> {
+    let parameters = vec![
+        Parameter::new("x", POWERS),
+        Parameter::new("y", POWERS),
+        Parameter::new("tile", sizes.to_vec()),
+        Parameter::new("pad", [false, true]),
+    ];
+    let space = Space::new(parameters, &["4 <= x * y <= 256", "not pad or tile > 1"]);
+    Arc::new(space.unwrap())
+}
+
+#[test]
+fn what_no_record_has_is_expected_to_be_like_what_is_next_to_it() {
+    let space = blocks();
+    let knowledge = Knowledge {
+        records: vec![donor(&tiles(&[1, 2, 4]), "", 1.0)],
+        ..Knowledge::default()
+    };
+    let mut warm = warm::Warm::new(&space, &knowledge).unwrap();
+    // Tiles of 3, which the record lacks: next to them are those of 2 and 4, which take 1.3 ms where it is fastest.
+    for ((x, y), time) in [((4, 2), 1.3_f64), ((0, 2), 3.7)] {
+        let configuration = Configuration::new([x, y, 2, 0]);
+        warm.meet(&space, &configuration);
+        let expected = warm.expects(&configuration);
+        let right = (time / 1.3).ln();
+        assert!((expected - right).abs() < 1e-3, "{expected} {right}");
+    }
+    // The record does not keep the search from what it lacks.
+    assert!(found_with(knowledge.records, "", 15) < 1.01e-3);
+}
+
+#[test]
+fn what_stood_together_elsewhere_is_near() {
+    let space = blocks();
+    let knowledge = Knowledge {
+        records: vec![donor(&space, "", 1.0)],
+        ..Knowledge::default()
+    };
+    let warm = warm::Warm::new(&space, &knowledge).unwrap();
+    let standing = |places: [u16; 4]| warm.standing(&Configuration::new(places));
+    // The best, one that is nearly as fast, the slowest that works, and one that fails.
+    assert_eq!(standing([4, 2, 2, 0]), 0.0);
+    assert!(standing([4, 2, 2, 1]) < 0.2);
+    assert!(standing([0, 2, 0, 0]) > 0.7);
+    assert_eq!(standing([5, 3, 2, 0]), 1.0);
+}
+
+#[test]
+fn the_first_is_one_that_no_record_dislikes() {
+    // Three records call the first value the best and the second nearly so; one finds the first the slowest.
+    let space = Arc::new(
+        Space::new(
+            vec![Parameter::new("kind", ["a", "b", "c", "d", "e"])],
+            &[] as &[&str],
+        )
+        .unwrap(),
+    );
+    let record = |times: [f64; 5]| {
+        let kinds = ["a", "b", "c", "d", "e"];
+        let lines: Vec<String> = kinds
+            .iter()
+            .zip(times)
+            .map(|(kind, time)| format!("\"{kind}\": {{\"time\": {time}}}"))
+            .collect();
+        let text = format!(
+            r#"{{"tune_params_keys": ["kind"], "tune_params": {{"kind": ["a","b","c","d","e"]}}, "cache": {{{}}}}}"#,
+            lines.join(",")
+        );
+        Arc::new(Record::read(text.as_bytes()).unwrap())
+    };
+    let (most, one) = ([1.0, 1.1, 2.0, 3.0, 4.0], [4.0, 1.1, 1.0, 2.0, 3.0]);
+    let mut records = vec![record(most); 3];
+    records.push(record(one));
+    let knowledge = Knowledge {
+        records,
+        ..Knowledge::default()
+    };
+    let mut warm = warm::Warm::new(&space, &knowledge).unwrap();
+    let mut first = |cautious| warm.first(&space, cautious, |_| true).unwrap().places()[0];
+    assert_eq!((first(false), first(true)), (0, 1));
+}
+
 #[test]
 fn records_of_something_else_are_left_out() {
     let other = Arc::new(Space::new(vec![Parameter::new("z", [1, 2])], &[] as &[&str]).unwrap());

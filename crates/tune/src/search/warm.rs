@@ -1,12 +1,14 @@
 //! What records of other devices say about this one.
 //!
 //! 1. **Before anything is measured**, all that is known of a device is its name: those of the same maker weigh more, as their rankings agree far
-//!    better. What comes first is what ranks best over all of them, together with its neighbours: a peak that stands
-//!    alone on one device is not where it was on the next.
+//!    better. What comes first is what ranks best over all of them, and with the one that likes it least, together with its neighbours: a
+//!    peak that stands alone, on one device or among its neighbours, is not where it was on the next.
 //! 2. **From then on**, a record weighs the more the better it predicts ln t of what was measured here, up to a factor. A record
 //!    that says nothing, every configuration being equally fast, is weighed with the others: where it wins, others do not matter.
 //! 3. What the records expect is taken as given, and models learn what it leaves unexplained. Where records contradict
-//!    each other, they are doubted.
+//!    each other, they are doubted. Where none has anything, as its device or its list of values did not have it, they expect what they
+//!    have next to it.
+//! 4. Configurations that stood together elsewhere are near each other for the smooth guess, however far apart their parameters are.
 
 use std::collections::HashMap;
 
@@ -53,6 +55,8 @@ pub(super) struct Warm {
     weighed: usize,
     /// The best by ranks, and when that was found out.
     front: Option<(usize, Vec<usize>)>,
+    /// Places where a record lacks something and was asked what it has next to them.
+    guessed: Vec<bool>,
 }
 
 impl Warm {
@@ -66,6 +70,7 @@ impl Warm {
             shift: 0.0,
             weighed: 0,
             front: None,
+            guessed: Vec::new(),
         };
         for record in &knowledge.records {
             warm.add(space, record, &knowledge.device);
@@ -75,6 +80,7 @@ impl Warm {
             donor.slowness.resize(all, f32::NAN);
             donor.rank.resize(all, f32::NAN);
         }
+        warm.guessed = vec![false; all];
         let weight = |donor: &Donor| if donor.same_maker { SAME_MAKER } else { 1.0 };
         warm.weights = normalised(warm.donors.iter().map(weight).collect());
         (!warm.donors.is_empty()).then_some(warm)
@@ -129,6 +135,53 @@ impl Warm {
         });
     }
 
+    /// Has to be called before anything is asked about a configuration: records that lack it say what they have next to it, in the mean.
+    pub(super) fn meet(&mut self, space: &Space, configuration: &Configuration) {
+        let lacks = |place: &usize| {
+            let mut donors = self.donors.iter();
+            donors.any(|donor| donor.slowness[*place].is_nan())
+        };
+        let place = match self.places.get(configuration).copied() {
+            Some(place) if self.guessed[place] || !lacks(&place) => return,
+            Some(place) => place,
+            None => self.make_place(configuration),
+        };
+        let near = space.neighbours(configuration, Neighbourhood::Adjacent);
+        let near = near.iter().filter_map(|one| self.places.get(one).copied());
+        // From what was measured only: a guess from guesses would carry a record to where it has nothing.
+        let near: Vec<usize> = near.filter(|place| !self.guessed[*place]).collect();
+        self.guessed[place] = true;
+        for donor in &mut self.donors {
+            if donor.slowness[place].is_nan() {
+                donor.slowness[place] = mean_at(&donor.slowness, &near);
+                donor.rank[place] = mean_at(&donor.rank, &near);
+            }
+        }
+    }
+
+    fn make_place(&mut self, configuration: &Configuration) -> usize {
+        let place = self.configurations.len();
+        self.places.insert(configuration.clone(), place);
+        self.configurations.push(configuration.clone());
+        self.guessed.push(false);
+        for donor in &mut self.donors {
+            donor.slowness.push(f32::NAN);
+            donor.rank.push(f32::NAN);
+        }
+        place
+    }
+
+    /// Where a configuration stands with the records, from 0, the best, to 1, on a scale that is finer among the best.
+    pub(super) fn standing(&self, configuration: &Configuration) -> f32 {
+        let place = self.places.get(configuration);
+        let ranks = self.donors.iter().filter_map(|donor| {
+            let rank = donor.rank[*place?];
+            (!rank.is_nan()).then_some(rank.sqrt())
+        });
+        let (sum, count) = ranks.fold((0.0, 0.0_f32), |(sum, count), one| (sum + one, count + 1.0));
+        if count > 0.0 { sum / count } else { 0.5 }
+    }
+
     /// Whether weights have come to rest.
     pub(super) fn is_settled(&self) -> bool {
         self.weighed >= SETTLED
@@ -164,11 +217,13 @@ impl Warm {
     }
 
     fn slowness(&self, place: Option<usize>) -> f64 {
-        let Some(place) = place else {
-            // Nobody tried it: as slow as most are.
-            return f64::from(SLOW) / 2.0 * self.weights.iter().sum::<f64>();
-        };
-        self.mix(|donor| donor.slowness[place]).0
+        match place {
+            Some(place) if !self.donors.iter().all(|one| one.slowness[place].is_nan()) => {
+                self.mix(|donor| donor.slowness[place]).0
+            }
+            // Nobody tried it, nor anything next to it: as slow as most are.
+            _ => f64::from(SLOW) / 2.0 * self.weights.iter().sum::<f64>(),
+        }
     }
 
     /// The weighted sum over donors that know, scaled to all of them, and the weighted variance.
@@ -217,6 +272,16 @@ impl Warm {
         }
     }
 
+    /// Half the weighted rank of a place, half the one that the record gives it that likes it least. One that weighs less than others cannot dislike as
+    /// much.
+    fn cautious_rank(&self, place: usize) -> f64 {
+        let most = self.weights.iter().copied().fold(0.0, f64::max);
+        let records = self.donors.iter().zip(&self.weights);
+        // Those that do not know it are passed over: a maximum ignores what is not a number.
+        let disliked = records.map(|(donor, weight)| weight / most * f64::from(donor.rank[place]));
+        f64::midpoint(self.rank(place), disliked.fold(0.0, f64::max))
+    }
+
     /// Places of the best by rank, best first; found again when weights changed.
     fn front(&mut self) -> &[usize] {
         let stale = self
@@ -250,16 +315,21 @@ impl Warm {
             .collect()
     }
 
-    /// What to begin with: the best by rank, its neighbours' ranks included.
+    /// What to begin with: the best by rank, its neighbours' ranks included. The very first may be all that is ever measured, so it is
+    /// to be chosen with caution.
     pub(super) fn first(
         &mut self,
         space: &Space,
+        cautious: bool,
         is_new: impl Fn(&Configuration) -> bool,
     ) -> Option<Configuration> {
         let best = self.best(is_new);
         let score = |configuration: &Configuration| {
-            let rank =
-                |one: &Configuration| self.places.get(one).map_or(0.5, |place| self.rank(*place));
+            let rank = |one: &Configuration| match self.places.get(one) {
+                Some(place) if cautious => self.cautious_rank(*place),
+                Some(place) => self.rank(*place),
+                None => 0.5,
+            };
             let near = space.neighbours(configuration, Neighbourhood::Adjacent);
             let own = rank(configuration);
             if near.is_empty() {
@@ -288,6 +358,13 @@ fn error(seen: &[(Option<usize>, f64)], predicts: impl Fn(usize) -> f64) -> f64 
         .map(|one| (one - mean) * (one - mean))
         .sum::<f64>()
         / count
+}
+
+/// The mean of what is known at some places; not a number if nothing is.
+fn mean_at(values: &[f32], places: &[usize]) -> f32 {
+    let known = places.iter().map(|place| values[*place]);
+    let known: Vec<f32> = known.filter(|value| !value.is_nan()).collect();
+    known.iter().sum::<f32>() / known.len() as f32
 }
 
 fn normalised(mut weights: Vec<f64>) -> Vec<f64> {
