@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kernelwise_types::Fingerprint;
 use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, ToSql, params, params_from_iter};
 
 use crate::key::{Digest, SeriesKey};
 use crate::note::{Note, NoteKind};
@@ -183,34 +183,115 @@ fn statistics(row: &Row<'_>) -> rusqlite::Result<Statistics> {
     Statistics::try_from(unchecked).map_err(|e| damaged(8, e))
 }
 
+/// From so many row numbers on, two threads read.
+const PARTED: i64 = 20_000;
+
 /// Rows in order of key and origin, which does not depend on when they were written. A row that no series can have is left
 /// out: one damaged number must not hide the others.
 pub(crate) fn select(
     conn: &Connection,
     which: Which<'_>,
 ) -> rusqlite::Result<impl Iterator<Item = SeriesRecord> + use<>> {
-    // Large answers are read in the order of the file and sorted here: going through an index would read pages at random. The
+    let Found { mut keys, mut all } = match which {
+        Which::Workload(..) => gather(conn, which, (i64::MIN, i64::MAX))?,
+        Which::All | Which::Of(_) => gather_all(conn, which)?,
+    };
+    // By key, of one key by origin, and of one origin the latest first.
+    let rest = |place: usize| {
+        let record = all[place].as_ref();
+        record.map(|r: &SeriesRecord| (&r.origin, std::cmp::Reverse(r.revision)))
+    };
+    keys.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| rest(a.1).cmp(&rest(b.1))));
+    // A row that was let go and came back while others were read is there twice.
+    let origin = |place: usize| all[place].as_ref().map(|r| &r.origin);
+    keys.dedup_by(|b, a| a.0 == b.0 && origin(a.1) == origin(b.1));
+    let take = move |(_, place): (u128, usize)| all[place].take();
+    Ok(keys.into_iter().filter_map(take))
+}
+
+/// Rows as they were found, and where each key is among them.
+#[derive(Default)]
+struct Found {
+    keys: Vec<(u128, usize)>,
+    all: Vec<Option<SeriesRecord>>,
+}
+
+/// Rows whose numbers are within these, both included.
+fn gather(conn: &Connection, which: Which<'_>, ids: (i64, i64)) -> rusqlite::Result<Found> {
+    // Large answers are read in the order of the file and sorted later: going through an index would read pages at random. The
     // plus keeps SQLite from it.
     let (sql, bound): (&str, Vec<&dyn ToSql>) = match &which {
-        Which::All => (rows!("key", ""), vec![]),
-        Which::Of(fingerprint) => (rows!("key", "WHERE +fingerprint = ?1"), vec![fingerprint]),
+        Which::All => (
+            rows!("key", "WHERE id BETWEEN ?1 AND ?2"),
+            vec![&ids.0, &ids.1],
+        ),
+        Which::Of(fingerprint) => (
+            rows!("key", "WHERE id BETWEEN ?1 AND ?2 AND +fingerprint = ?3"),
+            vec![&ids.0, &ids.1, fingerprint],
+        ),
         Which::Workload(fingerprint, workload) => (
             rows!("key", "WHERE fingerprint = ?1 AND workload = ?2"),
             vec![fingerprint, workload],
         ),
     };
-    let (mut keys, mut all) = (Vec::new(), Vec::new());
+    let mut found = Found::default();
     for_each(conn, sql, &bound, |row, record| {
         let key = row.get::<_, Digest>(COLUMNS)?;
-        keys.push((u128::from_be_bytes(key), all.len()));
-        all.push(Some(record));
+        found.keys.push((u128::from_be_bytes(key), found.all.len()));
+        found.all.push(Some(record));
         Ok(())
     })?;
-    // By key, and of one key by origin.
-    let origin = |place: usize| all[place].as_ref().map(|r: &SeriesRecord| &r.origin);
-    keys.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| origin(a.1).cmp(&origin(b.1))));
-    let take = move |(_, place): (u128, usize)| all[place].take();
-    Ok(keys.into_iter().filter_map(take))
+    Ok(found)
+}
+
+/// All rows; of a large file, one half on a thread and a connection of its own.
+fn gather_all(conn: &Connection, which: Which<'_>) -> rusqlite::Result<Found> {
+    let ends = "SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM series";
+    let (least, most): (i64, i64) = conn
+        .prepare_cached(ends)?
+        .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let middle = i64::midpoint(least, most);
+    let beside = (most - least >= PARTED).then(|| beside(conn)).flatten();
+    let Some(beside) = beside else {
+        return gather(conn, which, (i64::MIN, i64::MAX));
+    };
+    let upper = (middle.saturating_add(1), i64::MAX);
+    let (lower, other) = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("kernelwise-read".into());
+        let other = thread.spawn_scoped(scope, move || gather(&beside, which, upper));
+        let lower = gather(conn, which, (i64::MIN, middle));
+        let other = other.ok().and_then(|thread| thread.join().ok());
+        (lower, other.and_then(Result::ok))
+    });
+    let mut found = lower?;
+    let other = match other {
+        Some(other) => other,
+        // No thread or no luck with it: the usual way.
+        None => gather(conn, which, upper)?,
+    };
+    let before = found.all.len();
+    let moved = other.keys.into_iter();
+    found
+        .keys
+        .extend(moved.map(|(key, place)| (key, before + place)));
+    found.all.extend(other.all);
+    Ok(found)
+}
+
+/// A second connection to the same file, to read what is committed; `None` where that is not all, or not to be had.
+fn beside(conn: &Connection) -> Option<Connection> {
+    if !conn.is_autocommit() {
+        return None;
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let other = Connection::open_with_flags(conn.path()?, flags).ok()?;
+    let name = |conn: &Connection| -> Option<(String, String)> {
+        let sql = "SELECT origin, file FROM self";
+        conn.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .ok()
+    };
+    // Another file may have the name by now.
+    (name(conn)? == name(&other)?).then_some(other)
 }
 
 /// Reads rows; one that is damaged is said and left out.
@@ -545,5 +626,32 @@ mod tests {
         }
         // Close to even over the seats: of 5000 texts hardly one of 256 seats stays empty.
         assert!(texts.0.iter().flatten().count() > 250);
+    }
+
+    #[test]
+    fn two_threads_find_what_one_finds() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = crate::Options::new(crate::WallClock::new(|| 1_800_000_000));
+        let store = crate::Store::open(dir.path(), options).unwrap();
+        let count = u32::try_from(PARTED).unwrap() + 500;
+        for key in crate::figures::keys(count) {
+            let slot = store.slot(&key);
+            store.record(slot, crate::Happened::Failed.into());
+        }
+        store.flush().unwrap();
+        let conn = Connection::open(store.path()).unwrap();
+        assert!(beside(&conn).is_some());
+        let Found { keys, all } = gather(&conn, Which::All, (i64::MIN, i64::MAX)).unwrap();
+        assert_eq!(keys.len(), count as usize);
+        let mut alone: Vec<(u128, SeriesRecord)> = keys
+            .into_iter()
+            .map(|(key, place)| (key, all[place].clone().unwrap()))
+            .collect();
+        alone.sort_by_key(|(key, _)| *key);
+        let parted: Vec<SeriesRecord> = select(&conn, Which::All).unwrap().collect();
+        assert!(parted.iter().eq(alone.iter().map(|(_, record)| record)));
+        // What is not committed would be missed.
+        conn.execute_batch("BEGIN").unwrap();
+        assert!(beside(&conn).is_none());
     }
 }
