@@ -126,11 +126,9 @@ fn whoever_waits_decides_what_is_measured_next() {
     worker.wait().unwrap();
     assert!(status.success());
     let told: Value = serde_json::from_str(text(&stdout)).unwrap();
-    assert_eq!(
-        (&told["put"], &told["done"]),
-        (&8.into(), &8.into()),
-        "{told}"
-    );
+    // One is kept back for finalists, which there need not be.
+    let put = told["put"].as_i64().unwrap();
+    assert!((7..=8).contains(&put) && told["done"] == put, "{told}");
     assert!(told["best"]["time_ns"].as_f64().unwrap() > 0.0);
-    assert_eq!(jobs(), 8);
+    assert_eq!(jobs(), put);
 }

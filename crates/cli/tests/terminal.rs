@@ -1,5 +1,5 @@
 //! On a terminal: bars for those who wait, tables as wide as there is room. Without one: neither.
-#![cfg(unix)]
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // what fails to unwrap fails the test
 
 mod typed;

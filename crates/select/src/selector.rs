@@ -301,7 +301,7 @@ impl Selector {
         entry.map(Entry::candidate).ok_or(ReportError::Stale)
     }
 
-    /// Why a ticket is for whom it is: in order to learn, if that is not who serves; otherwise as [`explain`](Self::explain) says.
+    /// Why a ticket is for whom it is: in order to learn, if that is not who serves by now; otherwise as [`explain`](Self::explain) says.
     pub fn reason(&self, ticket: &Ticket) -> Result<Reason, ReportError> {
         let case = self.case_of(ticket)?;
         let host = case.host().ok_or(ReportError::Stale)?;

@@ -515,9 +515,11 @@ pub fn tune_elsewhere<E: Evaluators>(
     options: &TuneOptions,
     evaluators: &mut E,
 ) -> Result<Tuned, E::Error> {
-    let mut rounds: HashMap<Params, usize> = HashMap::new();
+    // Of each setting the rounds that were put, and those that came: others may have put some.
+    let mut rounds: HashMap<Params, (usize, usize)> = HashMap::new();
     for one in past {
-        *rounds.entry(one.params.clone()).or_default() += 1;
+        let (put, came) = rounds.entry(one.params.clone()).or_default();
+        (*put, *came) = (*put + 1, *came + 1);
     }
     let mut search = settings.search(options);
     let past = settings.evaluations(past);
@@ -527,9 +529,11 @@ pub fn tune_elsewhere<E: Evaluators>(
         let for_results = match session.step() {
             Step::Evaluate(next) => {
                 let params = settings.params(&next).map_err(HostError::from)?;
-                let round = rounds.entry(params.clone()).or_default();
-                evaluators.put(&params, *round)?;
-                *round += 1;
+                let (put, came) = rounds.entry(params.clone()).or_default();
+                // What came is there already, and nobody would measure it again.
+                let round = (*put).max(*came);
+                evaluators.put(&params, round)?;
+                *put = round + 1;
                 false
             }
             Step::Wait => true,
@@ -538,6 +542,9 @@ pub fn tune_elsewhere<E: Evaluators>(
         let Some(came) = evaluators.wait(for_results)? else {
             break None;
         };
+        for one in &came {
+            rounds.entry(one.params.clone()).or_default().1 += 1;
+        }
         // What has parameters of another kernel or version is not of this search.
         for one in settings.evaluations(&came) {
             session.record(&one.configuration, one.outcome);

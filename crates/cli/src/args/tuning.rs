@@ -48,7 +48,8 @@ pub(crate) struct Tune {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) time_budget: Option<f64>,
 
-    /// Let workers measure, through jobs on the server of KERNELWISE_DATABASE_URL, and search by what they find
+    /// Let workers measure, through jobs on the server of KERNELWISE_DATABASE_URL, and search by what they find; --time-budget is then that of
+    /// the first race
     #[arg(long, conflicts_with = "spec")]
     pub(crate) queue: bool,
 
@@ -71,7 +72,8 @@ pub(crate) struct Tune {
 
 const TUNE_NOTES: &str = "\
 What was evaluated is kept, so that an interrupted search goes on where it ended. The best settings then race the usual ones, all in turn: \
-those times are put on record, and `select`, `explain` and programs that remember use them.";
+those times are put on record, and `select`, `explain` and programs that remember use them. With --queue nothing races in the end, and \
+`kernelwise sync` brings what workers measured.";
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Recommend {
@@ -110,7 +112,7 @@ pub(crate) struct Recommend {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Worker {
-    /// End when there is nothing left to measure; by default it waits for more, until Ctrl-C
+    /// End when there was nothing to measure for two seconds; by default it waits for more, until Ctrl-C
     #[arg(long)]
     pub(crate) until_empty: bool,
 

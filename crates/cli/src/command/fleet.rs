@@ -58,7 +58,9 @@ pub(crate) fn sync(args: &args::Sync) -> Result<(), Failure> {
             }
         };
     }
+    let bar = progress::uncounted("exchanging records with the server");
     let synced = fleet.sync(store, &here)?;
+    bar.finish_and_clear();
     if synced.may_not_push {
         output::note("this user may read only: nothing left this machine");
     }

@@ -2,7 +2,7 @@
 //! the machine changed meanwhile. Everything is from the samples of this run; what was not seen is not told.
 
 use kernelwise_measure::stats::quantile;
-use kernelwise_select::Measured;
+use kernelwise_select::{Ended, Measured};
 use kernelwise_types::Reading;
 use kernelwise_types::units::Hertz;
 use serde::Serialize;
@@ -93,6 +93,9 @@ impl Seen {
         };
         if others.iter().any(hidden) {
             self.undecided.push(one.workload.to_string());
+        } else if candidates.iter().any(is_open) {
+            // Of somebody who may be the fastest it is not known well enough how long it takes.
+            self.untold += 1;
         } else if others.iter().all(|(difference, least)| difference > least) {
             self.apart += 1;
         } else {
@@ -148,6 +151,11 @@ fn known(one: &Measured) -> Option<(f64, f64)> {
     let (median, interval) = (one.median_ns?.get(), one.interval_ns?);
     let (low, high) = (interval.low().get(), interval.high().get());
     (low > 0.0).then(|| (median.ln(), (high / low).ln() / 2.0))
+}
+
+/// Whether a candidate that nobody found to be far behind was measured too seldom.
+fn is_open(one: &Measured) -> bool {
+    matches!(one.ended, Ended::Finished | Ended::NotReached) && known(one).is_none()
 }
 
 /// Of differences in ln t, as shares.
@@ -239,7 +247,6 @@ pub(super) fn text(noise: &Noise) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kernelwise_select::Ended;
     use kernelwise_types::units::Nanos;
     use kernelwise_types::{Candidate, Interval, Params};
 
@@ -278,24 +285,29 @@ mod tests {
             samples: 1,
             ..took(100.0, 0.01)
         };
-        seen.race(&[once], 10.0, ZONE);
-        // Alone it is the fastest.
-        seen.race(&[took(100.0, 0.05)], 10.0, ZONE);
+        seen.race(std::slice::from_ref(&once), 10.0, ZONE);
+        // Beside one that was hardly measured nobody is the fastest; beside one that fell behind early somebody is.
+        let behind = Measured {
+            ended: Ended::Behind { times: 4.0 },
+            ..once.clone()
+        };
+        seen.race(&[took(100.0, 0.05), once], 10.0, ZONE);
+        seen.race(&[took(100.0, 0.05), behind], 10.0, ZONE);
         seen.others(Some(1));
         seen.others(Some(0));
         seen.others(None);
         let noise = seen.noise(ZONE);
         assert_eq!((noise.shapes_apart, noise.shapes_alike), (2, 1));
         assert_eq!(noise.shapes_undecided, ["copy f32 1000"]);
-        assert_eq!(noise.candidates, 7);
+        assert_eq!(noise.candidates, 8);
         let half = noise.half_width_share.unwrap();
         assert!((half.median - 0.01).abs() < 1e-9 && (half.p90 - 0.05).abs() < 1e-9);
         let smallest = noise.smallest_difference_share.unwrap();
         // Of two that are known to a share each, by the root of two of it.
         let expected = (2f64.sqrt() * 1.01f64.ln()).exp_m1();
         assert!((smallest.median - expected).abs() < 1e-9);
-        assert_eq!(noise.shapes_with_few_samples, 1);
-        assert_eq!((noise.races, noise.races_beside_others), (5, 1));
+        assert_eq!(noise.shapes_with_few_samples, 2);
+        assert_eq!((noise.races, noise.races_beside_others), (6, 1));
         let words = text(&noise);
         assert!(
             words.contains("2 have one fastest kernel, 1 several within 2.0 %, 1 are undecided"),

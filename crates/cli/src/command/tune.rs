@@ -95,6 +95,9 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
     let strategy: Strategy = name
         .parse()
         .map_err(|error| Failure::Usage(anyhow!("{error}")))?;
+    if args.queue {
+        super::worker::ready()?;
+    }
     let machine = kernelwise_probe::machine();
     let records = Records::open(&machine)?;
     records.must_learn("tune")?;

@@ -30,6 +30,14 @@ pub(super) fn put(
     }
 }
 
+/// Whether there is a server to ask, said before anything is measured.
+pub(super) fn ready() -> Result<(), Failure> {
+    #[cfg(feature = "postgres")]
+    return jobs::ready();
+    #[cfg(not(feature = "postgres"))]
+    super::fleet::without_server()
+}
+
 /// Says how to have it.
 #[cfg(not(feature = "postgres"))]
 pub(crate) fn work(_: &args::Worker) -> Result<(), Failure> {

@@ -149,6 +149,8 @@ fn a_kernel_that_cannot_run_says_so() {
 struct Elsewhere {
     out: Vec<Params>,
     put: Vec<(Params, usize)>,
+    /// What somebody else asked for comes as well, as soon as anything does.
+    unasked: Vec<Params>,
     /// After so many they want it to end.
     most: usize,
     spread: f64,
@@ -171,7 +173,8 @@ impl Evaluators for Elsewhere {
         if self.out.len() < 3 && !for_results {
             return Ok(Some(Vec::new()));
         }
-        let came = self.out.drain(..).rev().map(|params| {
+        let others = std::mem::take(&mut self.unasked);
+        let came = self.out.drain(..).rev().chain(others).map(|params| {
             let value = |name| params.get(name).unwrap() as f64;
             let off = (value("rows") / 8.0).log2().abs() + (value("columns") / 4.0).log2().abs();
             let outcome = match value("rows") {
@@ -248,4 +251,20 @@ fn finalists_elsewhere_are_measured_again_under_rounds_of_their_own() {
     // No two jobs are the same, or one would be taken for the other.
     assert_eq!(once.len(), evaluators.put.len());
     assert_eq!(tuned.evaluated.len(), evaluators.put.len());
+}
+
+#[test]
+fn what_somebody_else_asked_for_is_not_waited_for() {
+    let best: Params = "columns=4,rows=8".parse().unwrap();
+    let mut evaluators = Elsewhere {
+        unasked: vec![best.clone()],
+        most: 1000,
+        spread: 0.5,
+        ..Elsewhere::default()
+    };
+    elsewhere(&[], 32, &mut evaluators);
+    let of_best = evaluators.put.iter().filter(|(params, _)| *params == best);
+    let rounds: Vec<usize> = of_best.map(|(_, round)| *round).collect();
+    // It is a finalist; its first round is there already.
+    assert!(!rounds.is_empty() && !rounds.contains(&0), "{rounds:?}");
 }

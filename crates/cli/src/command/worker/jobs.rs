@@ -13,7 +13,7 @@ use anyhow::Context;
 use indicatif::ProgressBar;
 use kernelwise_backend::HostKernel;
 use kernelwise_measure::TscClock;
-use kernelwise_store::fleet::{Fleet, FleetOptions, Job};
+use kernelwise_store::fleet::{Fleet, FleetOptions, Job, JobCounts};
 use kernelwise_store::{Happened, SeriesKey, Statistics};
 use kernelwise_tune::host::{
     Evaluated, Evaluators, Settings, TuneOptions, Workbench, tune_elsewhere,
@@ -38,8 +38,12 @@ use crate::{interrupt, output, progress};
 const EVALUATION: Duration = Duration::from_millis(300);
 /// How often whoever waits looks.
 const LOOK: Duration = Duration::from_millis(500);
-/// Jobs that wait for a worker, so that none of them waits for the search.
+/// How often whoever searches does.
+const SEARCH_LOOK: Duration = Duration::from_millis(100);
+/// Jobs that wait for a worker, beyond one for each that is at work, so that none of them waits for the search.
 const AHEAD: u64 = 2;
+/// Looks without a job after which a worker takes it that there will be none: a search needs a moment to decide.
+const EMPTY_LOOKS: u32 = 4;
 const EVALUATIONS: u64 = 100;
 
 /// What is to be measured.
@@ -58,7 +62,8 @@ struct Spec {
 
 #[derive(Debug, Serialize)]
 struct Queued {
-    search: String,
+    /// One for each kernel.
+    searches: Vec<String>,
     put: u64,
     waiting: u64,
     leased: u64,
@@ -76,11 +81,6 @@ struct Best {
     time_ns: f64,
 }
 
-/// One search for each workload and kind of machine: whoever asks again goes on with it.
-fn search_name(workload: &Workload, machine: &Fingerprint) -> String {
-    format!("tune {workload} on {machine}")
-}
-
 fn connect() -> Result<(Fleet, FleetOptions), Failure> {
     let server = server()?;
     let fleet = Fleet::connect(&server)?;
@@ -96,8 +96,7 @@ pub(super) fn put(
 ) -> Result<(), Failure> {
     let (mut fleet, _) = connect()?;
     let here = Fingerprint::of(machine);
-    let search = search_name(workload, &here);
-    let mut put = 0;
+    let (mut put, mut searches) = (0, Vec::new());
     for one in usual {
         let known = one.kernel.spec();
         let template = Spec {
@@ -110,12 +109,19 @@ pub(super) fn put(
             round: 0,
         };
         let settings = Settings::of(one.kernel.as_ref(), workload, machine)?;
+        let search = template.search();
         put += match args.detach {
             true => put_at_random(args, &mut fleet, &search, &template, &settings)?,
             false => put_as_searched(args, strategy, &mut fleet, &search, &template, &settings)?,
         };
+        searches.push(search);
     }
-    tell(args, &mut fleet, &search, put)
+    tell(args, &mut fleet, searches, put)
+}
+
+/// Whether there is a server to ask.
+pub(super) fn ready() -> Result<(), Failure> {
+    server().map(|_| ())
 }
 
 /// Puts settings for workers that come later.
@@ -179,6 +185,20 @@ fn put_as_searched(
 }
 
 impl Spec {
+    /// One search for all that can be compared, and that one worker can measure if it can measure any: whoever asks again goes on
+    /// with it.
+    fn search(&self) -> String {
+        let Self {
+            workload,
+            kernel,
+            version,
+            machine,
+            ..
+        } = self;
+        let reduced = if self.reduced { ", reduced" } else { "" };
+        format!("tune {workload} by {kernel} version {version} on {machine}{reduced}")
+    }
+
     /// The same for other parameters.
     fn of(&self, params: &Params, round: usize) -> Result<Value, serde_json::Error> {
         let params = params.to_string();
@@ -246,11 +266,12 @@ impl Evaluators for Workers<'_> {
                 return Ok(None);
             }
             let news = self.news()?;
-            let hungry = self.fleet.job_counts(self.search)?.waiting < AHEAD;
+            let counts = self.fleet.job_counts(self.search)?;
+            let hungry = counts.waiting < AHEAD + counts.leased;
             if !news.is_empty() || (hungry && !for_results) {
                 return Ok(Some(news));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(SEARCH_LOOK);
         }
     }
 }
@@ -268,19 +289,26 @@ fn outcome(statistics: &Statistics) -> Outcome {
     }
 }
 
-fn tell(args: &args::Tune, fleet: &mut Fleet, search: &str, put: u64) -> Result<(), Failure> {
-    let counts = fleet.job_counts(search)?;
+fn tell(
+    args: &args::Tune,
+    fleet: &mut Fleet,
+    searches: Vec<String>,
+    put: u64,
+) -> Result<(), Failure> {
+    let mut counts = JobCounts::default();
     // What was measured in several rounds is one series.
     let mut series: BTreeMap<SeriesKey, Statistics> = BTreeMap::new();
-    for record in fleet
-        .job_results(search)?
-        .into_iter()
-        .filter_map(|r| r.record)
-    {
-        series
-            .entry(record.key)
-            .or_default()
-            .merge(&record.statistics);
+    for search in &searches {
+        let more = fleet.job_counts(search)?;
+        counts.waiting += more.waiting;
+        counts.leased += more.leased;
+        counts.done += more.done;
+        counts.poisoned += more.poisoned;
+        let results = fleet.job_results(search)?.into_iter();
+        for record in results.filter_map(|result| result.record) {
+            let sum = series.entry(record.key).or_default();
+            sum.merge(&record.statistics);
+        }
     }
     let timed = series.into_iter().filter_map(|(key, statistics)| {
         Some(Best {
@@ -292,7 +320,7 @@ fn tell(args: &args::Tune, fleet: &mut Fleet, search: &str, put: u64) -> Result<
     });
     let best = timed.min_by(|a, b| a.time_ns.total_cmp(&b.time_ns));
     let queued = Queued {
-        search: search.to_owned(),
+        searches,
         put,
         waiting: counts.waiting,
         leased: counts.leased,
@@ -315,7 +343,7 @@ fn tell(args: &args::Tune, fleet: &mut Fleet, search: &str, put: u64) -> Result<
                 );
             }
             if queued.waiting > 0 {
-                text += "`kernelwise worker` measures them, on any machine with the same KERNELWISE_DATABASE_URL\n";
+                text += "`kernelwise worker` measures them, on any machine of this kind with the same KERNELWISE_DATABASE_URL\n";
             }
             text += "`kernelwise sync` brings the results here\n";
             output::text(&text)
@@ -343,6 +371,8 @@ pub(crate) fn work(args: &args::Worker) -> Result<(), Failure> {
     let name = format!("worker-{:016x}", rand::random::<u64>());
     let mut worked = Worked::default();
     let mut unable: BTreeSet<String> = BTreeSet::new();
+    let bar = progress::uncounted("waiting for jobs");
+    let mut empty_looks = 0;
     'looking: loop {
         let searches = fleet.open_searches()?;
         for search in &searches {
@@ -354,6 +384,7 @@ pub(crate) fn work(args: &args::Worker) -> Result<(), Failure> {
                     fleet.release_job(&job)?;
                     break 'looking;
                 }
+                bar.set_message(format!("{} jobs done, {search}", worked.done));
                 let measured = while_renewing(&server, &job, lease, || {
                     measure(&job, &kernels, &machine, cancel)
                 });
@@ -394,14 +425,18 @@ pub(crate) fn work(args: &args::Worker) -> Result<(), Failure> {
             }
         }
         let open = fleet.open_searches()?;
-        if args.until_empty && open.iter().all(|search| unable.contains(search)) {
+        let empty = open.iter().all(|search| unable.contains(search));
+        empty_looks = if empty { empty_looks + 1 } else { 0 };
+        if args.until_empty && empty_looks >= EMPTY_LOOKS {
             break;
         }
         if cancel.load(Ordering::Relaxed) {
             break;
         }
+        bar.set_message(format!("{} jobs done, waiting for more", worked.done));
         std::thread::sleep(LOOK);
     }
+    bar.finish_and_clear();
     match args.format {
         Format::Json => output::json("kernelwise.worker/1", &worked)?,
         Format::Table => output::text(&format!(
