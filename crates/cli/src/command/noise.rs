@@ -291,8 +291,8 @@ mod tests {
             ended: Ended::Behind { times: 4.0 },
             ..once.clone()
         };
-        seen.race(&[took(100.0, 0.05), once], 10.0, ZONE);
-        seen.race(&[took(100.0, 0.05), behind], 10.0, ZONE);
+        seen.race(&[took(100.0, 0.01), once], 10.0, ZONE);
+        seen.race(&[took(100.0, 0.01), behind], 10.0, ZONE);
         seen.others(Some(1));
         seen.others(Some(0));
         seen.others(None);
