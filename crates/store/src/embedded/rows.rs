@@ -251,7 +251,9 @@ fn gather_all(conn: &Connection, which: Which<'_>) -> rusqlite::Result<Found> {
         .prepare_cached(ends)?
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let middle = i64::midpoint(least, most);
-    let beside = (most.saturating_sub(least) >= PARTED).then(|| beside(conn)).flatten();
+    let beside = (most.saturating_sub(least) >= PARTED)
+        .then(|| beside(conn))
+        .flatten();
     let Some(beside) = beside else {
         return gather(conn, which, (i64::MIN, i64::MAX));
     };
