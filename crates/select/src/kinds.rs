@@ -248,7 +248,8 @@ mod tests {
             modelled: None,
             hinted: 0.0,
             workspace: 0,
-            slowed_with: None,
+            threads: 1,
+            busy: false,
             efficiency: None,
         };
         vec![nothing; count]

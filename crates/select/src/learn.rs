@@ -6,20 +6,25 @@
 //! # Two kinds of slow
 //!
 //! A sample that lies far from what its kernel used to take says that something changed, not what: the kernel, or the
-//! machine under all kernels. A sum of such distances (CUSUM) tells change from noise. Then the next call goes to the
-//! runner-up. If that one is slower by as much, the machine changed: that is kept apart from what is known of the kernels, and
-//! nobody is replaced. If it is not, the kernel changed: what was known of it counts no more, and the choice is made anew.
+//! machine under all kernels. A sum of such distances (CUSUM) tells change from noise. Then the next call goes to a
+//! witness: the best candidate that runs on another number of threads, because whoever takes a processor away slows all that
+//! need as many. If the witness is slower by as much, the machine changed: that is kept apart from what is known of the
+//! kernels, and nobody is replaced. If it is not, the kernel changed: what was known of it counts no more, and the choice is
+//! made anew. The others with as many threads are under suspicion then: one slow sample convicts them.
 //!
-//! What made it slow may pass: another program that took its processors, for one who runs on many threads. So it is asked again
-//! after a quarter of a second, and if it is still slow after a half, a whole one and so on. Once it is what it was, all that was known of it counts
-//! again.
+//! What made a kernel slow may pass, and often does within milliseconds when it was another program. So it is asked again after
+//! a few calls, and if it is still slow, after waits that grow by half each time. The answer of one counts for all that run on
+//! as many threads. Once a kernel is what it was, all that was known of it counts again.
 
 use kernelwise_types::Reason;
 use rand::Rng;
 
+use self::change::{Cusum, Retry};
 use crate::belief::{Belief, Expected, Tally, below, chance_within};
 use crate::budget::{Budget, Ledger};
 use crate::policy::{Choice, Contender, Policy};
+
+mod change;
 
 /// How learning is done, the same for all workloads.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,12 +41,6 @@ pub struct Rules {
     pub timing_ns: f64,
 }
 
-/// A change of this many standard deviations counts in full; less is taken for noise.
-const SLACK: f64 = 1.0;
-/// No sample counts for more standard deviations than this: one alone is never a change.
-const MOST: f64 = 4.0;
-/// Where the sum says that something changed: three samples far out, or many a little.
-const ALARM: f64 = 8.0;
 /// How far apart kernels of one workload are when nothing is known of them, in ln t: a factor of e.
 const UNKNOWN_SD: f64 = 1.0;
 /// How far apart candidates may be that the same thing slows, beyond what they were before, in ln t.
@@ -52,10 +51,6 @@ const SETTLED: f64 = 3.0;
 const CALLS_OF_A_TRIAL: f64 = 2.0;
 /// Samples after which a trial that nobody told the time of is given up.
 const PATIENCE: u32 = 64;
-/// After how long a candidate that became slower is asked again for the first time, and at the latest, in nanoseconds.
-/// What slows a kernel for a moment, such as a neighbour on the same hardware, is often gone in less than a second.
-const FIRST_RETRY_NS: u64 = 250_000_000;
-const LAST_RETRY_NS: u64 = 3_600_000_000_000;
 /// Share of a call's time that timing it may take on average.
 const TIMING_SHARE: f64 = 0.01;
 /// At least one call in so many is timed: what is seldom looked at changes unnoticed.
@@ -75,9 +70,11 @@ pub struct Facts {
     pub workspace: u64,
     /// Share of the roofline it is said to reach, where known.
     pub efficiency: Option<f64>,
-    /// Candidates of the same number are slowed by the same thing: what one of them takes longer than was expected, the others
+    /// Threads it runs on. Candidates with as many are slowed by the same things, such as a program that takes a processor.
+    pub threads: u32,
+    /// Whether `expected` is for a busy machine: what one candidate takes longer than was expected, those with as many threads
     /// are taken to take longer too.
-    pub slowed_with: Option<u32>,
+    pub busy: bool,
 }
 
 /// What the experience with other workloads says of a candidate.
@@ -106,58 +103,6 @@ struct Track {
     barred: bool,
     /// If it became slower: when it is asked whether it still is.
     retry: Option<Retry>,
-}
-
-/// A candidate that became slower.
-#[derive(Debug, Clone, Copy)]
-struct Retry {
-    /// What was known of it before.
-    before: Tally,
-    due_ns: u64,
-    wait_ns: u64,
-}
-
-impl Retry {
-    /// To twice as late as the last time.
-    fn put_off(&mut self, at_ns: u64) {
-        self.wait_ns = (2 * self.wait_ns).min(LAST_RETRY_NS);
-        self.due_ns = at_ns.saturating_add(self.wait_ns);
-    }
-}
-
-/// A one-sided cumulative sum, with what was known when it began to rise and the samples at its top: those before may
-/// still be of the old kind.
-#[derive(Debug, Clone, Copy, Default)]
-struct Cusum {
-    sum: f64,
-    before: Tally,
-    latest: [f64; 3],
-}
-
-impl Cusum {
-    /// Adds a distance in standard deviations, in the direction that is watched; true if it is too much.
-    fn push(&mut self, distance: f64, y: f64, known: &Tally) -> bool {
-        if self.sum == 0.0 {
-            (self.before, self.latest) = (*known, [y; 3]);
-        }
-        self.sum = (self.sum + distance.min(MOST) - SLACK).max(0.0);
-        self.latest.rotate_left(1);
-        self.latest[2] = y;
-        self.sum >= ALARM
-    }
-
-    /// The latest samples, as all there is.
-    fn since(&self) -> Tally {
-        let mut since = self.before;
-        since.restart(&self.latest);
-        since
-    }
-
-    /// How far they lie from what was known before, in ln t.
-    fn by(&self) -> f64 {
-        let ends = self.since().mean().zip(self.before.mean());
-        ends.map_or(0.0, |(since, before)| since - before)
-    }
 }
 
 /// A candidate that seems to have changed, until the runner-up has told.
@@ -276,7 +221,15 @@ impl Learned {
 
     /// Who serves and why; `None` if all are barred.
     pub fn choice(&self) -> Option<Choice> {
+        let is_suspect = |choice: Choice| {
+            let suspect = self.suspect;
+            suspect.is_some_and(|suspect| suspect.candidate == choice.serves)
+        };
         self.choice.map(|choice| match choice.reason {
+            _ if is_suspect(choice) => Choice {
+                reason: Reason::Checking,
+                ..choice
+            },
             Reason::Best | Reason::NearTie if self.source == Source::Before => Choice {
                 reason: Reason::Remembered,
                 ..choice
@@ -506,6 +459,12 @@ impl Learned {
         }
         if at_ns >= retry.due_ns {
             retry.put_off(at_ns);
+            let (answer, threads) = (*retry, track.facts.threads);
+            let alike = self.tracks.iter_mut();
+            let alike = alike.filter(|track| track.facts.threads == threads);
+            for retry in alike.filter_map(|track| track.retry.as_mut()) {
+                retry.learn_from(&answer);
+            }
         }
         false
     }
@@ -578,7 +537,7 @@ impl Learned {
             return;
         }
         let by = track.slower.by();
-        match self.runner_up(number) {
+        match self.witness(number) {
             Some(witness) if self.tracks[witness].tally.mean().is_some() => {
                 self.suspect = Some(Suspect {
                     candidate: number,
@@ -593,15 +552,18 @@ impl Learned {
 
     /// Takes what a candidate did lately for what it does from now on.
     fn believe(&mut self, number: usize, at_ns: u64, events: &mut Vec<Event>) {
+        let machine = self.machine;
         let track = &mut self.tracks[number];
         let factor = track.slower.by().exp();
-        track.retry = Some(Retry {
-            before: track.slower.before,
-            due_ns: at_ns.saturating_add(FIRST_RETRY_NS),
-            wait_ns: FIRST_RETRY_NS,
-        });
-        track.tally = track.slower.since();
+        let since = track.slower.since();
+        let call_ns = since.mean().map_or(0.0, |mean| (mean + machine).exp());
+        track.retry = Some(Retry::new(track.slower.before, call_ns, at_ns));
+        track.tally = since;
         (track.slower, track.faster) = Default::default();
+        let threads = track.facts.threads;
+        for (other, track) in self.tracks.iter_mut().enumerate() {
+            track.slower.primed |= other != number && track.facts.threads == threads;
+        }
         events.push(Event::Changed {
             candidate: number,
             factor,
@@ -636,13 +598,20 @@ impl Learned {
         true
     }
 
-    /// The best of the others, those that were measured first.
-    fn runner_up(&self, number: usize) -> Option<usize> {
-        let others = (0..self.tracks.len()).filter(|i| *i != number && !self.tracks[*i].barred);
-        others.min_by(|a, b| {
+    /// Who tells whether a candidate became slow or the machine did: the best of those with another number of threads, or where
+    /// all have the same, of the others. Those that were measured come first.
+    fn witness(&self, suspect: usize) -> Option<usize> {
+        let threads = |i: usize| self.tracks[i].facts.threads;
+        let open = |i: &usize| *i != suspect && !self.tracks[*i].barred;
+        let others: Vec<usize> = (0..self.tracks.len()).filter(open).collect();
+        let varied = others.iter().any(|i| threads(*i) != threads(suspect));
+        let fit = others
+            .into_iter()
+            .filter(|i| !varied || threads(*i) != threads(suspect));
+        fit.min_by(|a, b| {
             let key = |i: usize| {
-                let track = &self.tracks[i];
-                (track.tally.mean().is_none(), self.belief(i).expected())
+                let unknown = self.tracks[i].tally.mean().is_none();
+                (unknown, self.belief(i).expected())
             };
             let (a, b) = (key(*a), key(*b));
             a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
@@ -671,23 +640,18 @@ impl Learned {
 
     /// An expectation, corrected by what those that the same thing slows took.
     fn slowed(&self, number: usize, expected: Expected) -> Expected {
-        let group = self.tracks[number].facts.slowed_with;
-        let Some(group) = group else {
+        let Facts { threads, busy, .. } = self.tracks[number].facts;
+        if !busy {
             return expected;
-        };
+        }
         // How much longer they take is uncertain by what the expectation is; each that ran says it up to its own error.
         let mut precision = 1.0 / (expected.sd * expected.sd);
         let mut sum = 0.0;
         for (other, track) in self.tracks.iter().enumerate() {
-            let Facts {
-                expected,
-                slowed_with,
-                ..
-            } = track.facts;
-            if other == number || slowed_with != Some(group) {
+            if other == number || track.facts.threads != threads {
                 continue;
             }
-            if let Some((expected, measured)) = expected.zip(track.tally.mean()) {
+            if let Some((expected, measured)) = track.facts.expected.zip(track.tally.mean()) {
                 let noise = track.tally.noise() / track.tally.weight().sqrt();
                 let weight = 1.0 / (SLOWED_SD * SLOWED_SD + noise * noise);
                 sum += weight * (measured - expected.mean);
@@ -733,7 +697,15 @@ impl Learned {
             let due = track.retry.is_some_and(|retry| retry.due_ns <= at_ns);
             due && !track.barred && serves != Some(*i)
         };
-        let Some(due) = (0..self.tracks.len()).find(is_due) else {
+        // Who was the fastest is asked first: its answer counts for those like it.
+        let before = |i: &usize| {
+            let retry = self.tracks[*i].retry;
+            retry
+                .and_then(|retry| retry.before.mean())
+                .unwrap_or(f64::INFINITY)
+        };
+        let due = (0..self.tracks.len()).filter(is_due);
+        let Some(due) = due.min_by(|a, b| before(a).total_cmp(&before(b))) else {
             return false;
         };
         let asked = self.ask(due, false, rules, ledger);

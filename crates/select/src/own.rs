@@ -179,7 +179,8 @@ impl Registered {
             modelled: None,
             hinted: 0.0,
             workspace: 0,
-            slowed_with: None,
+            threads: 1,
+            busy: false,
             efficiency: None,
         };
         NewCase {

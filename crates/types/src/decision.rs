@@ -47,6 +47,8 @@ pub enum Reason {
     Modelled,
     /// As good as the best within the indifference zone, and already in use.
     NearTie,
+    /// In use, and kept until a witness has told whether it became slow or the machine did.
+    Checking,
     /// Tried in order to learn, inside the exploration budget.
     Exploring,
     /// Too little is known; the default kernel serves.
@@ -63,6 +65,7 @@ impl Reason {
             Self::Best => "best on what is known",
             Self::Modelled => "best by the model's prediction",
             Self::NearTie => "as good as the best, and already in use",
+            Self::Checking => "kept while a suspected change is looked into",
             Self::Exploring => "tried in order to learn",
             Self::Default => "the default, for want of knowledge",
         }

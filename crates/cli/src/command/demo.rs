@@ -80,7 +80,8 @@ fn scene(seed: u64, what: &'static str, slower: impl Fn(usize) -> f64) -> Scene 
         modelled: None,
         hinted: 0.0,
         workspace: 0,
-        slowed_with: None,
+        threads: 1,
+        busy: false,
         efficiency: None,
     });
     let mut learned = Learned::new(facts, &rules);

@@ -17,7 +17,8 @@ use kernelwise_select::problem::kind;
 use kernelwise_select::{Observer, Policy, Quarantine, Selector, Statistics};
 use kernelwise_types::units::Nanos;
 use kernelwise_types::{
-    Calibration, Candidate, Decision, Estimate, Fingerprint, KernelId, Numerics, Ranked, Workload,
+    Calibration, Candidate, Decision, Estimate, Fingerprint, KernelId, Numerics, Ranked, Reason,
+    Workload,
 };
 use serde::Serialize;
 
@@ -224,6 +225,9 @@ fn must_exist(forced: &str, known: &[KernelId]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Calls after the time is over, at the most, while a suspected change waits for its witness.
+const LAST_CALLS: usize = 100;
+
 /// Between two moves of the bar.
 const DRAW_EVERY_S: f64 = 0.2;
 
@@ -265,7 +269,16 @@ fn use_it(
         }
     };
     bar.finish_and_clear();
-    ended
+    ended?;
+    // A choice that is only kept until a suspicion is settled would be explained by what is about to change.
+    for _ in 0..LAST_CALLS {
+        if selector.explain(workload)?.reason != Reason::Checking {
+            break;
+        }
+        selector.run(&mut call)?;
+        selector.settle();
+    }
+    Ok(())
 }
 
 /// What would have to happen for another choice.

@@ -108,7 +108,8 @@ fn course(list: &[&Evidence], rules: &Rules) -> Option<Course> {
         modelled: None,
         hinted: 0.0,
         workspace: 0,
-        slowed_with: None,
+        threads: 1,
+        busy: false,
         efficiency: None,
     });
     let best = times.iter().map(|(mean, _)| *mean).min_by(f64::total_cmp)?;

@@ -75,7 +75,8 @@ fn new_case(times: &[f64], payload: u64) -> NewCase {
         modelled: None,
         hinted: 0.0,
         workspace: 0,
-        slowed_with: None,
+        threads: 1,
+        busy: false,
         efficiency: None,
     };
     NewCase {

@@ -26,7 +26,8 @@ fn facts(times: &[f64]) -> Vec<Facts> {
         modelled: None,
         hinted: 0.0,
         workspace: 0,
-        slowed_with: None,
+        threads: 1,
+        busy: false,
         efficiency: None,
     };
     times.iter().map(fact).collect()

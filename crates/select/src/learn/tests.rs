@@ -33,7 +33,8 @@ impl Program {
             modelled: None,
             hinted: 0.0,
             workspace: 0,
-            slowed_with: None,
+            threads: 1,
+            busy: false,
             efficiency: None,
         });
         Self {
@@ -422,7 +423,7 @@ fn what_was_slow_for_a_while_serves_again() {
     program.calls(6_000);
     assert_eq!(program.serves(), 1);
     let asked = program.served[before..].iter().filter(|i| **i == 0).count();
-    assert!((1..=8).contains(&asked), "asked {asked} times");
+    assert!((1..=20).contains(&asked), "asked {asked} times");
     program.times[0] = 1e6;
     program.calls(12_000);
     assert_eq!(program.serves(), 0, "back when it is what it was");
@@ -468,6 +469,133 @@ fn who_is_too_dear_to_be_asked_again_stands_in_nobodys_way() {
     assert!(found >= 9, "found {found} times of 10");
 }
 
+/// Times of calls on one or two threads while another program comes and goes, which slows only the latter.
+struct Moments {
+    /// How long it stays away and how long it stays, on average, in nanoseconds.
+    away: f64,
+    there: f64,
+    /// How much longer two threads take meanwhile.
+    slower: f64,
+}
+
+impl Moments {
+    /// Calls of the learner, of the best on two threads and of the best on one, all in the same time.
+    fn calls(&self, seed: u64) -> [f64; 3] {
+        const KERNELS: [(f64, u32); 5] =
+            [(7.0e5, 2), (7.4e5, 2), (9.0e5, 2), (1.0e6, 1), (1.1e6, 1)];
+        const WHOLE: f64 = 4e9;
+        let rules = Rules::default();
+        let facts = KERNELS.map(|(time, threads)| Facts {
+            expected: Some(Expected {
+                mean: time.ln(),
+                sd: 0.15,
+            }),
+            modelled: None,
+            hinted: 0.0,
+            workspace: 0,
+            threads,
+            busy: false,
+            efficiency: None,
+        });
+        let mut learned = Learned::new(facts, &rules);
+        let (mut ledger, mut random) = (Ledger::default(), Pcg64Mcg::seed_from_u64(seed));
+        let mut lasts = |mean: f64, random: &mut Pcg64Mcg| {
+            let unit = ((random.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+            -mean * unit.ln()
+        };
+        let mut others = Pcg64Mcg::seed_from_u64(1000 + seed);
+        let (mut now, mut is_there) = (0.0, false);
+        let mut changes = lasts(self.away, &mut others);
+        let mut calls = [0.0; 3];
+        while now < WHOLE {
+            while now >= changes {
+                is_there = !is_there;
+                let mean = if is_there { self.there } else { self.away };
+                changes += lasts(mean, &mut others);
+            }
+            let slowed = |threads: u32| match is_there && threads == 2 {
+                true => self.slower,
+                false => 1.0,
+            };
+            let trial = learned.trial();
+            let serves = learned.choice().unwrap().serves;
+            let candidate = trial.map_or(serves, |trial| trial.candidate);
+            let (time, threads) = KERNELS[candidate];
+            let time_ns = time * slowed(threads) * (0.05 * gaussian(&mut random)).exp();
+            // A trial is two calls, of which the second is timed.
+            let runs = if trial.is_some() { 2.0 } else { 1.0 };
+            now += runs * time_ns;
+            calls[0] += runs;
+            calls[1] += runs * time_ns / (7.0e5 * slowed(2));
+            calls[2] += runs * time_ns / 1.0e6;
+            let sample = Sample {
+                candidate,
+                time_ns,
+                calls: 1,
+                trial: trial.map(|trial| trial.serial),
+                at_ns: now as u64,
+            };
+            learned.learn(&sample, &rules, &mut ledger, &mut random);
+        }
+        calls
+    }
+}
+
+/// However long another program stays, nobody who fixes the number of threads serves many more calls.
+#[test]
+fn programs_that_come_and_go_cost_little_whatever_their_rhythm() {
+    const MS: f64 = 1e6;
+    let rhythms = [
+        (100.0, 5.0),
+        (300.0, 50.0),
+        (100.0, 100.0),
+        (1000.0, 300.0),
+        (1500.0, 1500.0),
+        (100.0, 1000.0),
+    ];
+    for (away, there) in rhythms {
+        let moments = Moments {
+            away: away * MS,
+            there: there * MS,
+            slower: 2.5,
+        };
+        let mut sums = [0.0; 3];
+        for seed in 0..6 {
+            for (sum, calls) in sums.iter_mut().zip(moments.calls(seed)) {
+                *sum += calls;
+            }
+        }
+        let [learned, two, one] = sums;
+        let share = learned / two.max(one);
+        assert!(share > 0.94, "away {away} ms, there {there} ms: {share}");
+    }
+}
+
+/// Two threads wait for a processor that is taken, and so would any two: one thread is asked, not the next best on two.
+#[test]
+fn who_runs_on_other_threads_is_the_witness() {
+    let times = [(1000.0, 1000.0), (1000.0, 1100.0), (1000.0, 1300.0)];
+    let mut program = Program::new(Policy::Bandit, &times);
+    for (track, threads) in program.learned.tracks.iter_mut().zip([2, 2, 1]) {
+        track.facts.threads = threads;
+    }
+    program.calls(300);
+    assert_eq!(program.serves(), 0);
+    (program.times[0], program.times[1]) = (2500.0, 2750.0);
+    let mut checked = false;
+    for _ in 0..12 {
+        let reason = program.learned.choice().unwrap().reason;
+        checked |= reason == Reason::Checking;
+        program.call();
+    }
+    assert!(checked, "the choice says that it is kept for a check");
+    assert_eq!(program.serves(), 2, "{:?}", program.events);
+    let slower = |event: &&Event| matches!(event, Event::Changed { factor, .. } if *factor > 1.5);
+    assert_eq!(program.events.iter().filter(slower).count(), 2);
+    let common = |event: &Event| matches!(event, Event::Common { .. });
+    assert!(!program.events.iter().any(common));
+}
+
 /// Of others a time is expected, of one only a hint is known: it is not taken to need a nanosecond.
 #[test]
 fn who_is_only_hinted_at_is_taken_to_be_like_those_of_whom_more_is_known() {
@@ -480,7 +608,8 @@ fn who_is_only_hinted_at_is_taken_to_be_like_those_of_whom_more_is_known() {
         modelled: None,
         hinted,
         workspace: 0,
-        slowed_with: None,
+        threads: 1,
+        busy: false,
         efficiency: None,
     };
     let learned = Learned::new([fact(Some(1e6), 0.0), fact(None, 0.0)], &rules);
@@ -504,7 +633,8 @@ fn what_slows_one_is_expected_to_slow_those_like_it() {
         hinted: 0.0,
         workspace: 0,
         efficiency: None,
-        slowed_with: Some(if i < 4 { 1 } else { 2 }),
+        threads: if i < 4 { 1 } else { 2 },
+        busy: true,
     };
     let mut learned = Learned::new(times.iter().enumerate().map(fact), &rules);
     let (mut ledger, mut random) = (Ledger::default(), Pcg64Mcg::seed_from_u64(7));

@@ -232,7 +232,7 @@ impl Shared {
             }
             facts.hinted += shared;
             // Who was faster with as many threads still is, more or less: they wait for the same processors.
-            facts.slowed_with = Some(threads);
+            facts.busy = true;
         }
     }
 
@@ -265,7 +265,8 @@ impl Shared {
             efficiency: bound
                 .zip(expected_ns)
                 .map(|(bound, time_ns)| bound.get() / time_ns),
-            slowed_with: None,
+            threads,
+            busy: false,
         }
     }
 }
