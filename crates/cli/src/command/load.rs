@@ -15,7 +15,7 @@ use kernelwise_backend::{
 };
 use kernelwise_measure::{Clock, TscClock};
 use kernelwise_select::{Measured, RaceOptions};
-use kernelwise_types::{Fingerprint, Machine, Technique, Workload};
+use kernelwise_types::{Candidate, Fingerprint, Machine, Technique, Workload};
 use serde::Serialize;
 
 use crate::args::{self, Format};
@@ -32,6 +32,9 @@ const STREAM: [&str; 2] = [
 /// The note in which the last result is kept, for the report.
 pub(super) const KEPT: &str = "demo load";
 
+/// A library that is left to itself.
+const LIBRARY: &str = "library default";
+
 /// How long a contender runs before the next has its turn, in seconds.
 const TURN_S: f64 = 0.5;
 
@@ -41,6 +44,7 @@ struct Told {
     processors: u32,
     others: u32,
     stream: Vec<&'static str>,
+    contenders: Vec<Fixed>,
     phases: Vec<Phase>,
     /// The number of threads that served most calls over all phases.
     best_fixed: String,
@@ -52,6 +56,16 @@ struct Told {
     kernelwise_over_best_idle: f64,
     /// The same over all phases.
     kernelwise_over_best_fixed_overall: f64,
+}
+
+/// A contender that changes nothing, whoever else runs.
+#[derive(Debug, Serialize)]
+struct Fixed {
+    name: String,
+    /// Who computes each part of the stream.
+    kernels: Vec<String>,
+    /// Whether each of them is a library's; a part that no library here computes is left to the fastest kernel.
+    of_a_library: Vec<bool>,
 }
 
 #[derive(Debug, Serialize)]
@@ -133,6 +147,31 @@ enum Contender {
 }
 
 impl Contender {
+    /// What there is to say of one that is fixed, on the parts of the stream.
+    fn fixed(&self, workloads: &[Workload], machine: &Machine) -> Option<Fixed> {
+        let Self::Fixed(name, kernels) = self else {
+            return None;
+        };
+        let words =
+            |((kernel, setting), workload): (&(Arc<dyn HostKernel>, Setting), &Workload)| {
+                let space = kernel.space(workload, machine);
+                let params = space.params(setting).unwrap_or_default();
+                Candidate {
+                    kernel: kernel.spec().id.clone(),
+                    params,
+                }
+                .to_string()
+            };
+        let of_a_library = kernels
+            .iter()
+            .map(|(kernel, _)| kernel.spec().technique == Technique::Library);
+        Some(Fixed {
+            name: name.clone(),
+            of_a_library: of_a_library.collect(),
+            kernels: kernels.iter().zip(workloads).map(words).collect(),
+        })
+    }
+
     fn name(&self) -> &str {
         match self {
             Self::Fixed(name, _) => name,
@@ -236,7 +275,9 @@ pub(crate) fn run(args: &args::DemoLoad) -> Result<(), Failure> {
         drop(started);
     }
     bar.finish_and_clear();
-    let told = told(phases, processors, others);
+    let fixed = contenders.iter();
+    let fixed = fixed.filter_map(|one| one.fixed(&workloads, &machine));
+    let told = told(phases, processors, others, fixed.collect());
     match args.format {
         Format::Json => output::json("kernelwise.demo_load/1", &told)?,
         Format::Table => output::text(&text(&told))?,
@@ -295,7 +336,7 @@ fn contenders(
     };
     let kernels: Option<Vec<_>> = workloads.iter().map(library).collect();
     if let Some(kernels) = kernels {
-        contenders.push(Contender::Fixed("library default".to_owned(), kernels));
+        contenders.push(Contender::Fixed(LIBRARY.to_owned(), kernels));
     }
     contenders.push(Contender::Kernelwise);
     Ok(contenders)
@@ -352,7 +393,7 @@ fn phase(
     Ok(names.zip(served.into_iter().map(rate)).collect())
 }
 
-fn told(phases: Vec<Phase>, processors: u32, others: u32) -> Told {
+fn told(phases: Vec<Phase>, processors: u32, others: u32, contenders: Vec<Fixed>) -> Told {
     let fixed: Vec<String> = phases
         .first()
         .map(|phase| phase.calls_per_s.iter().map(|(name, _)| name.clone()))
@@ -382,8 +423,9 @@ fn told(phases: Vec<Phase>, processors: u32, others: u32) -> Told {
         processors,
         others,
         stream: STREAM.to_vec(),
+        contenders,
         kernelwise_over_best_fixed: ratio(true, &|phase| phase.of(&best)),
-        kernelwise_over_library_default: ratio(true, &|phase| phase.of("library default")),
+        kernelwise_over_library_default: ratio(true, &|phase| phase.of(LIBRARY)),
         kernelwise_over_best_idle: ratio(false, &best_of_all),
         kernelwise_over_best_fixed_overall: overall("kernelwise") / overall(&best),
         best_fixed: best,
@@ -395,7 +437,8 @@ fn told(phases: Vec<Phase>, processors: u32, others: u32) -> Told {
 fn beside(others: u32) -> String {
     match others {
         0 => "alone".to_owned(),
-        count => format!("beside {count} other"),
+        1 => "beside 1 other".to_owned(),
+        count => format!("beside {count} others"),
     }
 }
 
@@ -421,6 +464,12 @@ fn text(told: &Told) -> String {
     });
     let right: Vec<usize> = (1..headings.len()).collect();
     text += &output::columns(&headings, &right, rows.collect());
+    for contender in &told.contenders {
+        text += &format!("{}: {}\n", contender.name, contender.kernels.join(" and "));
+        if contender.name == LIBRARY && contender.of_a_library.contains(&false) {
+            text += "  where no library computes a part, the fastest kernel on all processors stands in\n";
+        }
+    }
     text += &format!(
         "beside others, Kernelwise serves {:.2}x the calls of the best fixed number ({}) and {:.2}x those of the library's default\n",
         told.kernelwise_over_best_fixed, told.best_fixed, told.kernelwise_over_library_default
