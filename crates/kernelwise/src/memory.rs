@@ -29,7 +29,7 @@ use kernelwise_types::{Calibration, Candidate, Fingerprint, Machine, Numerics};
 use serde::{Deserialize, Serialize};
 
 /// The form in which models are kept; another is fitted anew.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Samples that a race leaves of a candidate at the most.
 const MOST_OF_A_RACE: u64 = 64;
 /// The note in which paces are kept.
@@ -175,13 +175,13 @@ impl Memory {
             .collect();
         let version_of = |id: &str| versions.get(id).copied();
         let Recalled { usable, ignored } = match &self.store {
-            None => self.layers.recall(&here, version_of),
+            None => self.layers.recall(&here, self.clock.now_s(), version_of),
             Some(store) if self.layers.is_empty() => store.recall(&here, version_of)?,
             // Merged before they are judged: what stands in two places counts once.
             Some(store) => {
                 let mut all = store.export(&Export::default())?;
                 all.merge(self.layers.clone());
-                all.recall(&here, version_of)
+                all.recall(&here, self.clock.now_s(), version_of)
             }
         };
         let ignored: u64 = ignored.values().sum();
@@ -402,28 +402,38 @@ impl Memory {
         kept.or_else(|| self.layers.model(&self.fingerprint, name).cloned())
     }
 
-    /// Models of all kinds that there is enough evidence of: those that were kept, and for the others new ones, which are kept.
+    /// Models of all kinds that there is enough evidence of: those that were kept, and where times were added since new ones, if
+    /// they are [no worse](Forecast::renewed). What is used is kept.
     pub fn models(&self, evidence: &[Evidence], seed: u64) -> Forecast {
         let mut all = self.kept_models(evidence, seed);
         let known: Vec<String> = all.kinds().map(|scope| scope.kind).collect();
         for (kind, evidence) in by_kind(evidence) {
             if !known.contains(&kind) {
-                all = all.with(self.fit(&kind, &evidence, seed));
+                let before = self.kept(&kind).map(|kept| kept.forecast);
+                let renewed = before.unwrap_or_default().renewed(&evidence, None, seed);
+                all = all.with(self.keep_models(&kind, &evidence, renewed.forecast, seed));
             }
         }
         all
     }
 
-    /// Fits models to all of the evidence, whatever is kept, and keeps them.
+    /// Fits models to all of the evidence, whatever is kept, and keeps them: the same records and seed give the same models.
     pub fn train(&self, evidence: &[Evidence], seed: u64) -> Forecast {
         let kinds = by_kind(evidence).into_iter();
         kinds.fold(Forecast::default(), |all, (kind, evidence)| {
-            all.with(self.fit(&kind, &evidence, seed))
+            let fitted = Forecast::fit(&evidence, seed);
+            all.with(self.keep_models(&kind, &evidence, fitted, seed))
         })
     }
 
-    fn fit(&self, kind: &str, evidence: &[Evidence], seed: u64) -> Forecast {
-        let forecast = Forecast::fit(evidence, seed);
+    /// Keeps the models of a kind as those to use while there is no other evidence than this.
+    fn keep_models(
+        &self,
+        kind: &str,
+        evidence: &[Evidence],
+        forecast: Forecast,
+        seed: u64,
+    ) -> Forecast {
         if forecast.kinds().next().is_some() {
             let kept = Kept {
                 format: FORMAT,

@@ -39,8 +39,11 @@ pub enum StoreError {
         /// The file or directory.
         path: PathBuf,
     },
-    /// The file is damaged. It is set aside when it is next opened, and a new one begun.
-    #[error("{}: damaged: it is set aside at the next opening, and a new one begun", .path.display())]
+    /// The file is damaged, and could not be set aside as it usually is.
+    #[error(
+        "{}: damaged, and it could not be set aside: move it away, or set KERNELWISE_DIR to another directory",
+        .path.display()
+    )]
     Corrupt {
         /// The file.
         path: PathBuf,

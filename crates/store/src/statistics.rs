@@ -20,6 +20,15 @@ const SHORTEST_NS: f64 = 0.01;
 /// Times count up to here: SQLite and PostgreSQL have signed integers only.
 const MOST: u64 = i64::MAX as u64;
 
+/// How far ahead of this machine's clock the clock of another may be: a day.
+const AHEAD_S: u64 = 86_400;
+
+/// The latest time that is believed now. Without it one machine whose clock is years ahead would overrule all others: sums
+/// are brought to the later of two times before they are added, and what is years old weighs nothing.
+pub(crate) fn latest(now_s: u64) -> u64 {
+    now_s.saturating_add(AHEAD_S).min(MOST)
+}
+
 /// How a run went, as far as it is counted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Happened {
@@ -171,11 +180,11 @@ impl Statistics {
         self.last_s = later;
     }
 
-    /// The clock of this store says that it is earlier than the latest run: it was set back, and what it said before was wrong.
-    /// Without this, nothing measured from now on would weigh anything until it is as late again.
-    pub(crate) fn rewind(&mut self, now_s: u64) {
-        self.last_s = self.last_s.min(now_s);
-        self.first_s = self.first_s.min(now_s);
+    /// No run was later than this time: a clock that said so was wrong, or has been set back since. Without this, nothing
+    /// measured from now on would weigh anything until it is as late again.
+    pub(crate) fn rewind(&mut self, latest_s: u64) {
+        self.last_s = self.last_s.min(latest_s);
+        self.first_s = self.first_s.min(latest_s);
     }
 
     /// Adds all runs of another.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 
@@ -19,7 +19,7 @@ use crate::error::{StoreError, Warning};
 use crate::key::SeriesKey;
 use crate::note::{Note, NoteKind, Quarantine};
 use crate::samples::{Packed, RawSample, unpack};
-use crate::statistics::{Happened, Statistics};
+use crate::statistics::{Happened, Statistics, latest};
 
 /// Tells the time of day: whole seconds since 1970. Injected, so that tests can set it forward and back.
 #[derive(Clone)]
@@ -117,7 +117,10 @@ pub struct Store {
     inbox: Arc<Inbox>,
     thread: Thread,
     writer: Option<JoinHandle<()>>,
-    reader: Mutex<Reading>,
+    /// The connection that is read through.
+    reader: Mutex<Option<Session>>,
+    /// Records taken in from a server since the file was last brought within its bounds.
+    taken: AtomicU64,
 }
 
 impl Store {
@@ -150,6 +153,7 @@ impl Store {
             thread: writer.thread().clone(),
             writer: Some(writer),
             reader: Mutex::default(),
+            taken: AtomicU64::new(0),
         })
     }
 
@@ -214,6 +218,16 @@ impl Store {
         &self.options
     }
 
+    /// So many records more were taken in; says how many since the file was last brought within its bounds.
+    pub(crate) fn took(&self, records: u64) -> u64 {
+        self.taken.fetch_add(records, Ordering::Relaxed) + records
+    }
+
+    /// The file is brought within its bounds.
+    pub(crate) fn took_all(&self) {
+        self.taken.store(0, Ordering::Relaxed);
+    }
+
     /// All that is known of a kind of machine, each series summed over its origins, in an order that does not depend on when
     /// it was learned.
     pub fn known(&self, fingerprint: &Fingerprint) -> Result<Vec<Known>, StoreError> {
@@ -236,7 +250,7 @@ impl Store {
 
     fn read_known(&self, which: Which<'_>) -> Result<Vec<Known>, StoreError> {
         let rows = self.with(|conn| rows::select(conn, which))?;
-        Ok(sum(rows))
+        Ok(sum(rows, self.options.clock.now_s()))
     }
 
     /// The latest runs of a series as they came, oldest first of each origin.
@@ -352,63 +366,52 @@ impl Store {
         self.with(|conn| rows::note_body(conn, NoteKind::Model, fingerprint.as_str(), name))
     }
 
-    /// Runs a query on an open file that is still where its name says.
+    /// Runs a query on an open file that is still where its name says; once more if the file was found damaged.
     pub(crate) fn with<T>(
         &self,
-        query: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
+        mut query: impl FnMut(&mut Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
         self.in_session(|session| query(&mut session.conn).map_err(|e| session.error(e)))
     }
 
+    /// The same for work that needs more than the connection. A file that turns out to be damaged is checked as a whole,
+    /// which sets it aside, and the work is done on the new one: a start must not fail for want of records.
     pub(crate) fn in_session<T>(
         &self,
-        query: impl FnOnce(&mut Session) -> Result<T, StoreError>,
+        mut work: impl FnMut(&mut Session) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut reader = lock(&self.reader);
-        let (open, look) = match reader.take() {
-            Reading::Open(session) if session.still_there() => (Some(session), Look::Brief),
-            Reading::Open(_) | Reading::Closed => (None, Look::Brief),
-            Reading::Damaged => (None, Look::Whole),
-        };
-        let mut session = match open {
+        let mut session = match reader.take().filter(Session::still_there) {
             Some(session) => session,
-            None => {
-                let now_s = self.options.clock.now_s();
-                let opened = Session::open(&self.dir, self.options.durability, now_s, look)?;
-                self.inbox.warn(opened.1);
-                opened.0
-            }
+            None => self.session(Look::Brief)?,
         };
-        let answer = query(&mut session);
-        // A damaged file is opened anew next time, which sets it aside.
-        *reader = match answer {
-            Err(StoreError::Corrupt { .. }) => Reading::Damaged,
-            _ => Reading::Open(session),
-        };
+        let mut answer = work(&mut session);
+        if let Err(StoreError::Corrupt { .. }) = answer {
+            drop(session);
+            session = self.session(Look::Whole)?;
+            answer = work(&mut session);
+        }
+        // One that is still damaged is opened anew the next time.
+        if !matches!(answer, Err(StoreError::Corrupt { .. })) {
+            *reader = Some(session);
+        }
         answer
     }
-}
 
-/// The connection that is read through.
-#[derive(Debug, Default)]
-enum Reading {
-    #[default]
-    Closed,
-    Open(Session),
-    Damaged,
-}
-
-impl Reading {
-    fn take(&mut self) -> Self {
-        std::mem::take(self)
+    fn session(&self, look: Look) -> Result<Session, StoreError> {
+        let now_s = self.options.clock.now_s();
+        let (session, warnings) = Session::open(&self.dir, self.options.durability, now_s, look)?;
+        self.inbox.warn(warnings);
+        Ok(session)
     }
 }
 
-/// Sums records of one key; they come in order of keys.
-pub(crate) fn sum(records: impl Iterator<Item = SeriesRecord>) -> Vec<Known> {
+/// Sums records of one key; they come in order of keys. Each counts as of no later than a day from now.
+pub(crate) fn sum(records: impl Iterator<Item = SeriesRecord>, now_s: u64) -> Vec<Known> {
     let most = records.size_hint().1.unwrap_or(0);
     let mut all: Vec<Known> = Vec::with_capacity(most);
-    for record in records {
+    for mut record in records {
+        record.statistics.rewind(latest(now_s));
         match all.last_mut() {
             Some(known) if known.key == record.key => known.statistics.merge(&record.statistics),
             _ => all.push(Known {

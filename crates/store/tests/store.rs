@@ -3,10 +3,12 @@
 
 mod shared;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use kernelwise_store::{
-    HALF_LIFE_S, Happened, Options, Prune, Quarantine, RECENT, Sample, Store, StoreError, WallClock,
+    Export, HALF_LIFE_S, Happened, Options, Prune, Quarantine, RECENT, Sample, Store, StoreError,
+    WallClock,
 };
 use kernelwise_types::units::{Nanos, Share};
 use kernelwise_types::{
@@ -244,6 +246,119 @@ fn the_size_is_bounded_however_much_is_recorded() {
         "{first:?} {later:?}"
     );
     assert_eq!(store.verify().unwrap(), Vec::<String>::new());
+}
+
+/// Observations in the test below; a larger number takes longer, and leaves a file of the same size.
+const OBSERVATIONS: &str = "KERNELWISE_TEST_OBSERVATIONS";
+
+#[test]
+fn a_file_is_as_large_after_many_observations_as_after_some() {
+    const SERIES: u32 = 2000;
+    let asked = std::env::var(OBSERVATIONS).ok();
+    let all: u32 = asked.map_or(500_000, |count| count.parse().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.most_series = u64::from(SERIES);
+    let store = Store::open(dir.path(), options).unwrap();
+    // Twice as many series as are kept, a few at a time, over and over.
+    let slots: Vec<_> = (0..2 * SERIES)
+        .map(|i| store.slot(&key(&format!("matmul f32 {i}x64x64"), "cpu-matmul-f32-a")))
+        .collect();
+    let mut kept_early = None;
+    for i in 0..all {
+        let turn = (i / 50_000 * 500 + i % 500) % (2 * SERIES);
+        assert!(store.record(slots[turn as usize], timed(f64::from(1 + i % 1000))));
+        if i % 50_000 == 49_999 {
+            store.flush().unwrap();
+        }
+        if i == 400_000 {
+            kept_early = Some(store.kept().unwrap());
+        }
+    }
+    store.flush().unwrap();
+    let (early, late) = (kept_early.unwrap(), store.kept().unwrap());
+    let size = std::fs::metadata(store.path()).unwrap().len();
+    println!("{all} observations: {size} bytes and a log, {late:?}");
+    assert_eq!((store.dropped(), store.written()), (0, u64::from(all)));
+    let most = u64::from(SERIES) * 17 / 16 + 500;
+    assert!(early.series <= most && late.series <= most, "{late:?}");
+    assert!(size <= most * 1600, "{size} bytes");
+    assert!(late.bytes <= most * 1600 + (9 << 20), "{late:?}");
+}
+
+/// What comes from elsewhere is bounded like what is measured here.
+#[test]
+fn what_is_imported_is_kept_within_the_bounds() {
+    let (there, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let from = open(there.path());
+    for i in 0..500 {
+        record(&from, &key(&format!("w{i}"), "k"), 1);
+    }
+    from.flush().unwrap();
+    let mut options = options();
+    options.most_series = 100;
+    let to = Store::open(here.path(), options).unwrap();
+    to.import(&from.export(&Export::default()).unwrap())
+        .unwrap();
+    let kept = to.kept().unwrap().series;
+    assert!((50..=100).contains(&kept), "{kept}");
+}
+
+/// Whoever imports tidies up.
+fn tidy(store: &Store) {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = open(elsewhere.path());
+    record(&other, &key("news", "k"), 1);
+    other.flush().unwrap();
+    let news = other.export(&Export::default()).unwrap();
+    store.import(&news).unwrap();
+}
+
+fn models(store: &Store) -> BTreeSet<String> {
+    let all = store.export(&Export::default()).unwrap();
+    all.notes().map(|note| note.name.clone()).collect()
+}
+
+#[test]
+fn the_latest_notes_of_a_kind_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let dial = Dial::at(NOW_S);
+    let store = Store::open(dir.path(), dial.options()).unwrap();
+    for i in 0..12_000 {
+        dial.set(NOW_S + i);
+        let model = serde_json::json!(i);
+        assert!(store.keep_model(&fingerprint(), &format!("tuning {i}"), model));
+        if i % 1000 == 999 {
+            store.flush().unwrap();
+        }
+    }
+    tidy(&store);
+    let kept = models(&store);
+    assert!((9000..=10_000).contains(&kept.len()), "{}", kept.len());
+    assert!(kept.contains("tuning 11999") && !kept.contains("tuning 0"));
+}
+
+#[test]
+fn notes_are_bounded_by_bytes_and_models_by_age() {
+    let dir = tempfile::tempdir().unwrap();
+    let dial = Dial::at(NOW_S);
+    let store = Store::open(dir.path(), dial.options()).unwrap();
+    // 64 MiB of each kind.
+    let large = serde_json::json!("x".repeat(30 << 20));
+    for i in 0..3 {
+        dial.set(NOW_S + i);
+        store.keep_model(&fingerprint(), &format!("large {i}"), large.clone());
+    }
+    store.flush().unwrap();
+    tidy(&store);
+    let kept: Vec<String> = models(&store).into_iter().collect();
+    assert_eq!(kept, ["large 1", "large 2"]);
+    dial.set(NOW_S + 400 * 86_400);
+    store.keep_model(&fingerprint(), "young", serde_json::json!(1));
+    store.flush().unwrap();
+    tidy(&store);
+    let kept: Vec<String> = models(&store).into_iter().collect();
+    assert_eq!(kept, ["young"]);
 }
 
 #[test]

@@ -42,7 +42,8 @@ fn an_export_imported_elsewhere_is_the_same_bit_for_bit() {
         let to = open(b.path());
         to.import(&wisdom).unwrap();
         assert_eq!(to.known_anywhere().unwrap(), from.known_anywhere().unwrap());
-        assert_eq!(wisdom.known(), from.known_anywhere().unwrap());
+        let known = wisdom.known(shared::NOW_S);
+        assert_eq!(known, from.known_anywhere().unwrap());
         assert_eq!(export(&to), export(&from));
     }
 }
@@ -102,6 +103,101 @@ fn what_a_store_learns_after_it_was_restored_is_not_lost() {
     restored.flush().unwrap();
     b.import(&export(&restored)).unwrap();
     assert_eq!(count(&b, &k), 21);
+}
+
+/// What was deleted may be in a backup, or elsewhere: what is learned afterwards adds to it, and does not replace it.
+#[test]
+fn what_was_cleared_comes_back_from_a_backup_beside_what_was_learned_since() {
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = filled(a.path(), &[("k", 100)]);
+    let backup = export(&store);
+    store.clear().unwrap();
+    let k = key("matmul f32 2x2x2", "k");
+    for _ in 0..3 {
+        record(&store, &k, 1);
+        store.flush().unwrap();
+    }
+    let since = export(&store);
+    assert_eq!(store.import(&backup).unwrap().records, 1);
+    assert_eq!(count(&store, &k), 103);
+    // Others who know the backup learn what is new, in any order.
+    let elsewhere = open(b.path());
+    elsewhere.import(&since).unwrap();
+    elsewhere.import(&backup).unwrap();
+    assert_eq!(count(&elsewhere, &k), 103);
+}
+
+#[test]
+fn what_was_pruned_is_not_overwritten_elsewhere_by_what_was_learned_since() {
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (old, new) = (key("w", "old"), key("w", "new"));
+    for automatic in [false, true] {
+        let a = a.path().join(automatic.to_string());
+        let b = b.path().join(automatic.to_string());
+        let dial = shared::Dial::at(shared::NOW_S);
+        let mut options = dial.options();
+        if automatic {
+            options.most_series = 64;
+        }
+        let store = Store::open(&a, options).unwrap();
+        record(&store, &old, 100);
+        store.flush().unwrap();
+        let elsewhere = open(&b);
+        elsewhere.import(&export(&store)).unwrap();
+        dial.set(shared::NOW_S + 1000);
+        record(&store, &new, 10);
+        store.flush().unwrap();
+        if automatic {
+            // More series than are kept: the oldest goes by itself.
+            for i in 0..200 {
+                record(&store, &key(&format!("other {i}"), "k"), 1);
+                store.flush().unwrap();
+            }
+        } else {
+            let what = kernelwise_store::Prune {
+                older_than_s: Some(500),
+                ..kernelwise_store::Prune::default()
+            };
+            assert_eq!(store.prune(&what).unwrap().series, 1);
+        }
+        assert_eq!(count(&store, &old), 0);
+        record(&store, &old, 1);
+        store.flush().unwrap();
+        let mut together = export(&elsewhere);
+        together.merge(export(&store));
+        elsewhere.import(&together).unwrap();
+        assert_eq!(count(&elsewhere, &old), 101);
+    }
+}
+
+/// One machine whose clock is fifty years ahead: its times count, and do not make all others' weigh nothing.
+#[test]
+fn a_clock_in_the_future_does_not_overrule_others() {
+    let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let ahead = shared::Dial::at(shared::NOW_S + 50 * 365 * 86_400);
+    let ahead = Store::open(dirs[0].path(), ahead.options()).unwrap();
+    let k = key("matmul f32 2x2x2", "k");
+    let slot = ahead.slot(&k);
+    for _ in 0..10 {
+        ahead.record(slot, shared::timed(64_000.0));
+    }
+    ahead.flush().unwrap();
+    // Ninety times of a microsecond.
+    let right = filled(dirs[1].path(), &[("k", 90)]);
+    let here = open(dirs[2].path());
+    here.import(&export(&ahead)).unwrap();
+    here.import(&export(&right)).unwrap();
+    let known = here.known_anywhere().unwrap();
+    let statistics = known[0].statistics;
+    assert!(statistics.last_s() <= shared::NOW_S + 86_400);
+    let faded = statistics.faded(shared::NOW_S).unwrap();
+    assert!(faded.weight > 80.0, "{faded:?}");
+    assert!(faded.mean_ln.exp() < 2000.0, "{faded:?}");
+    // Files are judged alike, and travel as they are.
+    let all = export(&here);
+    assert_eq!(all.known(shared::NOW_S), known);
+    let latest = all.records().map(|record| record.statistics.last_s()).max();
+    assert!(latest > Some(shared::NOW_S + 86_400));
 }
 
 #[test]
@@ -191,7 +287,7 @@ fn layers_merge_and_a_bad_file_does_not_hide_the_others() {
     std::fs::write(path[1].1.join("bad.wisdom"), b"{\"schema\":").unwrap();
     std::fs::write(path[1].1.join("notes.txt"), b"not looked at").unwrap();
     let layered = Layered::load(&path);
-    let known = layered.wisdom.known();
+    let known = layered.wisdom.known(shared::NOW_S);
     assert_eq!(known.len(), 1);
     assert_eq!(known[0].statistics.times().samples(), 30);
     let bad: Vec<PathBuf> = layered
@@ -269,78 +365,163 @@ fn lines_of_another_kind_are_left_out_and_listed() {
     assert_eq!(lines, [2, 3]);
 }
 
-/// A header with a checksum that fits any body, so that mutations reach the parser of lines.
+/// A header with a count and a checksum that fit any body, so that mutations reach the parser of lines.
 fn resealed(bytes: &[u8]) -> Vec<u8> {
     let end = bytes.iter().position(|b| *b == b'\n').unwrap_or(0);
     let body = bytes.get(end + 1..).unwrap_or_default();
     let hash = blake3::hash(body).to_hex().to_string();
+    let lines = body.split(|b| *b == b'\n').filter(|line| !line.is_empty());
+    let records = lines.count();
     let header = format!(
-        r#"{{"schema":"kernelwise.wisdom/1","library":"0.1.0","records":4,"blake3":"{hash}"}}"#
+        r#"{{"schema":"kernelwise.wisdom/1","library":"0.1.0","records":{records},"blake3":"{hash}"}}"#
     );
     [header.as_bytes(), b"\n", body].concat()
 }
 
-/// What is read from any bytes can be written, read again and imported.
-fn digest(bytes: &[u8]) {
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// What is read from any bytes can be written, read again, and imported into a store that took many before.
+fn digest(store: &Store, bytes: &[u8]) {
     if let Ok((wisdom, _)) = Wisdom::from_bytes(bytes) {
         let again = Wisdom::from_bytes(&wisdom.to_bytes(false)).unwrap();
         assert_eq!(again, (wisdom.clone(), vec![]));
-        let known = wisdom.known();
+        let known = wisdom.known(shared::NOW_S);
         assert!(known.iter().all(|known| known.statistics.runs() > 0));
+        let would = store.preview(&wisdom).unwrap();
+        assert_eq!(store.import(&wisdom).unwrap(), would);
+        let twice = store.import(&wisdom).unwrap();
+        assert_eq!((twice.records, twice.notes), (0, 0), "twice is once");
+        assert_eq!(twice.known, would.records + would.notes + would.known);
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
-    /// Bytes changed, removed, repeated: an error or less wisdom, never a panic.
-    #[test]
-    fn no_mutation_upsets_the_reader(
-        compressed: bool,
-        reseal: bool,
-        mutations in prop::collection::vec((0usize..4, 0usize..100_000, any::<u8>(), 0usize..64), 1..6),
-    ) {
-        let mut bytes = sample_bytes(compressed);
-        for (kind, at, byte, length) in mutations {
-            let at = at % bytes.len().max(1);
-            let end = (at + length).min(bytes.len());
-            match kind {
-                0 if !bytes.is_empty() => bytes[at] = byte,
-                1 => bytes.truncate(at),
-                2 => { bytes.drain(at..end); }
-                _ => { let part = bytes[at..end].to_vec(); bytes.splice(at..at, part); }
-            }
-        }
-        digest(&if reseal && !compressed { resealed(&bytes) } else { bytes });
-    }
-
-    #[test]
-    fn no_bytes_upset_the_reader(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        digest(&bytes);
-        digest(&resealed(&bytes));
-    }
+/// What all that was imported leaves: a sound file that can be used.
+fn aftermath(store: &Store) {
+    assert_eq!(store.verify().unwrap(), Vec::<String>::new());
+    let known = store.known_anywhere().unwrap();
+    assert!(known.iter().all(|known| known.statistics.runs() > 0));
+    let all = export(store);
+    let again = Wisdom::from_bytes(&all.to_bytes(true)).unwrap();
+    assert_eq!(again, (all, vec![]));
+    record(store, &key("after", "all"), 5);
+    store.flush().unwrap();
+    assert_eq!(count(store, &key("after", "all")), 5);
 }
 
-/// Made once: each case changes a copy.
-fn sample_bytes(compressed: bool) -> Vec<u8> {
-    static BYTES: std::sync::OnceLock<[Vec<u8>; 2]> = std::sync::OnceLock::new();
-    let bytes = BYTES.get_or_init(|| {
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
+}
+
+/// Cases of each of the two tests below; more take longer and find more.
+const CASES: &str = "KERNELWISE_FUZZ_CASES";
+
+/// Tries many inputs, all with one store. The smallest that fails is kept in the corpus before the test fails.
+fn fuzz<S: Strategy>(input: &S, bytes_of: impl Fn(&S::Value) -> Vec<u8>) {
+    let asked = std::env::var(CASES).ok();
+    let cases = asked.map_or(1000, |cases| cases.parse().unwrap());
+    let config = ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(cases)
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let failed = runner.run(input, |input| {
+        digest(&store, &bytes_of(&input));
+        Ok(())
+    });
+    if let Err(proptest::test_runner::TestError::Fail(reason, smallest)) = &failed {
+        let bytes = bytes_of(smallest);
+        let name = format!("found-{}", &blake3::hash(&bytes).to_hex()[..16]);
+        let kept = corpus().join(name);
+        std::fs::write(&kept, &bytes).unwrap();
+        panic!("{reason}; the input is kept as {}", kept.display());
+    }
+    failed.unwrap();
+    aftermath(&store);
+}
+
+/// How bytes are changed.
+#[derive(Debug, Clone, Copy)]
+enum Where {
+    /// As they stand in a file.
+    Plain,
+    /// A file that is compressed.
+    Packed,
+    /// What a compressed file unpacks to.
+    Inside,
+}
+
+/// Bytes changed, removed, repeated: an error or less wisdom, never a panic.
+#[test]
+fn no_mutation_upsets_the_reader() {
+    let change = (0usize..4, 0usize..100_000, any::<u8>(), 0usize..64);
+    let changes = prop::collection::vec(change, 1..6);
+    let layer = prop_oneof![Just(Where::Plain), Just(Where::Packed), Just(Where::Inside)];
+    let samples = {
         let wisdom = sample();
         [wisdom.to_bytes(false), wisdom.to_bytes(true)]
+    };
+    fuzz(
+        &(layer, any::<bool>(), changes),
+        |(layer, reseal, changes)| {
+            let is_packed = matches!(layer, Where::Packed);
+            let mut bytes = samples[usize::from(is_packed)].clone();
+            for (kind, at, byte, length) in changes {
+                let at = at % bytes.len().max(1);
+                let end = (at + length).min(bytes.len());
+                match kind {
+                    0 if !bytes.is_empty() => bytes[at] = *byte,
+                    1 => bytes.truncate(at),
+                    2 => {
+                        bytes.drain(at..end);
+                    }
+                    _ => {
+                        let part = bytes[at..end].to_vec();
+                        bytes.splice(at..at, part);
+                    }
+                }
+            }
+            if *reseal && !is_packed {
+                bytes = resealed(&bytes);
+            }
+            match layer {
+                Where::Inside => packed(&bytes),
+                Where::Plain | Where::Packed => bytes,
+            }
+        },
+    );
+}
+
+#[test]
+fn no_bytes_upset_the_reader() {
+    let bytes = prop::collection::vec(any::<u8>(), 0..400);
+    fuzz(&(bytes, 0..4), |(bytes, how)| match how {
+        0 => bytes.clone(),
+        1 => packed(bytes),
+        2 => resealed(bytes),
+        _ => packed(&resealed(bytes)),
     });
-    bytes[usize::from(compressed)].clone()
 }
 
 /// Inputs that upset a reader once, or could: each is read again for ever.
 #[test]
 fn inputs_that_were_kept_are_harmless() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
     let mut read = 0;
-    for entry in std::fs::read_dir(corpus).unwrap() {
+    for entry in std::fs::read_dir(corpus()).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
-        digest(&bytes);
-        digest(&resealed(&bytes));
+        digest(&store, &bytes);
+        digest(&store, &resealed(&bytes));
+        digest(&store, &packed(&resealed(&bytes)));
         read += 1;
     }
     assert!(read >= 4);
+    aftermath(&store);
 }

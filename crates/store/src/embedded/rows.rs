@@ -606,6 +606,12 @@ fn write_note(conn: &Connection, note: &Note, body: &str, changed: i64) -> rusql
     Ok(())
 }
 
+/// Gives the store a new origin: what it learns from now on is not confused with what is known of it elsewhere.
+pub(crate) fn renew_origin(conn: &Connection) -> rusqlite::Result<()> {
+    conn.execute("UPDATE self SET origin = lower(hex(randomblob(8)))", [])?;
+    Ok(())
+}
+
 /// The store's own name and the next revision, taken.
 pub(crate) fn next_revision(conn: &Connection) -> rusqlite::Result<(String, i64)> {
     let sql = "UPDATE self SET revision = revision + 1 RETURNING origin, revision";

@@ -303,6 +303,19 @@ impl Writer {
         if pending.is_empty() {
             return Ok(());
         }
+        match self.attempt(pending, now_s, inserted) {
+            // Opening it anew set it aside; the new one takes what is pending.
+            Err(StoreError::Corrupt { .. }) => self.attempt(pending, now_s, inserted),
+            written => written,
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        pending: &mut Pending,
+        now_s: u64,
+        inserted: &mut u64,
+    ) -> Result<(), StoreError> {
         self.ready(now_s)?;
         let Some(session) = &mut self.session else {
             return Err(StoreError::Closed);
@@ -329,7 +342,7 @@ impl Writer {
         if let Err(StoreError::Corrupt { .. } | StoreError::Sqlite { .. }) =
             written.as_ref().and(tidied.as_ref())
         {
-            // Opened anew next time, which sets aside what is damaged.
+            // Opened anew the next time, which sets aside what is damaged.
             self.session = None;
             self.look = Look::Whole;
         }
@@ -343,7 +356,11 @@ impl Writer {
                 return Ok(());
             }
             let path = session.path.clone();
-            self.inbox.warn(vec![Warning::Vanished { path }]);
+            let known = self.inbox.warnings();
+            let set_aside = |warning: &Warning| matches!(warning, Warning::SetAside { .. });
+            if !known.iter().any(set_aside) {
+                self.inbox.warn(vec![Warning::Vanished { path }]);
+            }
             self.session = None;
         }
         let (session, warnings) = Session::open(&self.dir, self.durability, now_s, self.look)?;

@@ -76,17 +76,29 @@ impl Wisdom {
         self.series.is_empty() && self.notes.is_empty()
     }
 
-    /// The series, each summed over its origins.
-    pub fn known(&self) -> Vec<Known> {
-        sum(self.series.values().cloned())
+    /// The series, each summed over its origins. `now_s` is the time of day, in seconds since 1970: a record that claims to be
+    /// more than a day later comes from a clock that is wrong, and counts as of then.
+    pub fn known(&self, now_s: u64) -> Vec<Known> {
+        sum(self.series.values().cloned(), now_s)
     }
 
     /// What a program uses of it on this machine: what [`Store::recall`](crate::Store::recall) would answer after importing
-    /// it into an empty store, bit for bit.
-    pub fn recall(&self, here: &Here, version_of: impl Fn(&str) -> Option<u32>) -> Recalled {
+    /// it into an empty store at this time of day, bit for bit.
+    pub fn recall(
+        &self,
+        here: &Here,
+        now_s: u64,
+        version_of: impl Fn(&str) -> Option<u32>,
+    ) -> Recalled {
         let machines = self.machines().collect();
         let calibrations = self.calibrations().collect();
-        Recalled::judge(self.known(), here, &machines, &calibrations, version_of)
+        Recalled::judge(
+            self.known(now_s),
+            here,
+            &machines,
+            &calibrations,
+            version_of,
+        )
     }
 
     /// The machines that records are known of.

@@ -8,6 +8,7 @@ use super::Wisdom;
 use crate::embedded::rows::{self, Which};
 use crate::error::StoreError;
 use crate::private::portable;
+use crate::retention;
 use crate::store::Store;
 
 /// Rows that are taken in one transaction: others who write wait for a few milliseconds.
@@ -54,8 +55,8 @@ pub(crate) enum TakenFrom {
 impl Store {
     /// All that is known, without what does not leave the machine: no host, no user, no path, no message.
     pub fn export(&self, what: &Export) -> Result<Wisdom, StoreError> {
-        let mut wisdom = Wisdom::default();
         self.with(|conn| {
+            let mut wisdom = Wisdom::default();
             let which = match &what.only {
                 Some(fingerprint) => Which::Of(fingerprint.as_str()),
                 None => Which::All,
@@ -69,12 +70,12 @@ impl Store {
                     wisdom.add_note(portable(note));
                 }
             }
-            Ok(())
-        })?;
-        Ok(wisdom)
+            Ok(wisdom)
+        })
     }
 
-    /// Takes what is news. Doing it twice changes nothing, and neither does importing what was exported from here.
+    /// Takes what is news. Doing it twice changes nothing, and neither does importing what was exported from here. Afterwards the
+    /// file is brought within its bounds, so of more than [`Options::most_series`](crate::Options::most_series) the latest stay.
     pub fn import(&self, wisdom: &Wisdom) -> Result<Imported, StoreError> {
         self.take(wisdom, TakenFrom::File)
     }
@@ -94,10 +95,20 @@ impl Store {
     }
 
     pub(crate) fn take(&self, wisdom: &Wisdom, from: TakenFrom) -> Result<Imported, StoreError> {
+        let most = self.options().most_series;
         self.in_session(|session| {
             session.same_format()?;
-            let taken = take(&mut session.conn, wisdom, from);
-            taken.map_err(|e| session.error(e))
+            let taken = take(&mut session.conn, wisdom, from).map_err(|e| session.error(e))?;
+            let due = match from {
+                TakenFrom::File => true,
+                // It comes in many batches, and counting is a scan.
+                TakenFrom::Fleet => self.took(taken.records + taken.notes) > (most / 16).max(64),
+            };
+            if due && taken.records + taken.notes > 0 {
+                self.took_all();
+                retention::bound(session, most, self.options().clock.now_s())?;
+            }
+            Ok(taken)
         })
     }
 }
@@ -119,7 +130,7 @@ fn take(conn: &mut Connection, wisdom: &Wisdom, from: TakenFrom) -> rusqlite::Re
         if ahead {
             // Somebody knows of a later state of this store than it does itself: it was restored from a copy. What it
             // learns from now on is another origin's, or it would pass for old.
-            transaction.execute("UPDATE self SET origin = lower(hex(randomblob(8)))", [])?;
+            rows::renew_origin(&transaction)?;
         }
         transaction.commit()?;
     }
