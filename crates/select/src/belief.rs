@@ -42,6 +42,9 @@ pub struct Tally {
     samples: u64,
     /// When the weights were right, in nanoseconds of the injected clock.
     as_of_ns: u64,
+    /// Whether all of them were measured under other circumstances.
+    #[serde(default)]
+    stale: bool,
 }
 
 impl Tally {
@@ -56,7 +59,21 @@ impl Tally {
             squares: sd * sd * weight,
             samples,
             as_of_ns: 0,
+            stale: false,
         })
+    }
+
+    /// The same of samples that were measured under other circumstances, such as another driver: a guess that the first sample
+    /// of today begins to replace. Make it weigh little, so that a few samples settle it.
+    #[must_use]
+    pub fn stale(mut self) -> Self {
+        self.stale = true;
+        self
+    }
+
+    /// Whether nothing was added since to what was measured under [other circumstances](Self::stale).
+    pub fn is_stale(&self) -> bool {
+        self.stale
     }
 
     /// The same, weighing what it weighs at this time of the clock.
@@ -101,6 +118,10 @@ impl Tally {
 
     /// Adds a sample of ln t, cut where it lies far above what was seen.
     pub fn push(&mut self, y: f64) {
+        if std::mem::take(&mut self.stale) {
+            // What was only a guess is counted no longer.
+            self.samples = 0;
+        }
         let y = match self.weight >= 2.0 {
             // 1.48 median deviations are a standard deviation.
             true => y.min(self.mean + CLIP * 1.48 * self.noise()),
@@ -126,6 +147,7 @@ impl Tally {
         let mean = samples.iter().sum::<f64>() / weight.max(1.0);
         let squares = samples.iter().map(|y| (y - mean) * (y - mean)).sum();
         (self.weight, self.mean, self.squares) = (weight, mean, squares);
+        self.stale = false;
     }
 
     /// Makes everything measured so far weigh at most so many samples: what changed must be learned anew, and what was
@@ -251,6 +273,19 @@ mod tests {
         let mut tally = Tally::default();
         samples.iter().for_each(|y| tally.push(*y));
         tally
+    }
+
+    #[test]
+    fn a_stale_tally_is_a_guess_until_something_is_measured() {
+        let mut tally = Tally::of(500, 2.0, 9.0, 0.1).unwrap().stale();
+        assert!(tally.is_stale());
+        for count in 1..=20 {
+            tally.push(7.0);
+            assert!(!tally.is_stale());
+            assert_eq!(tally.samples(), count);
+        }
+        let mean = tally.mean().unwrap();
+        assert!((7.0..7.3).contains(&mean), "a few samples settle it: {mean}");
     }
 
     #[test]
