@@ -580,6 +580,10 @@ fn reason(host: &HostCase, choice: &Choice) -> Reason {
     }
 }
 
+/// Where a time comes from that is to be verified.
+const STALE: &str =
+    "measured here under another release, driver or library, or by another version of the kernel";
+
 /// What is known of a candidate's time: measured, else foretold from records, else modelled from what was met, else expected.
 pub(crate) fn estimate(
     learned: &Learned,
@@ -596,7 +600,12 @@ pub(crate) fn estimate(
     };
     // What was measured is told as measured, whatever else is believed.
     if let Some(measured) = learned.measured(candidate) {
+        let stale = learned.tally(candidate).is_some_and(|tally| tally.is_stale());
         return match nanos(measured.mean) {
+            Some(time_ns) if stale => Estimate::Prior {
+                time_ns,
+                source: STALE.to_owned(),
+            },
             Some(time_ns) => Estimate::Measured {
                 time_ns,
                 interval_ns: interval(measured.mean, measured.sd),

@@ -88,8 +88,10 @@ impl Selector {
 
     fn recall_case(&self, case: &Arc<Case>, pieces: &[&Remembered]) -> usize {
         let Some(host) = case.host() else { return 0 };
+        // What another version took is a guess at what this one takes, and no more.
         let is = |entry: &Entry, piece: &Remembered| {
-            entry.candidate() == piece.candidate && entry.kernel.spec().version == piece.version
+            let same_version = entry.kernel.spec().version == piece.version;
+            entry.candidate() == piece.candidate && (same_version || piece.tally.is_stale())
         };
         let place = |piece: &Remembered| host.entries.iter().position(|entry| is(entry, piece));
         let found: Vec<(usize, Tally)> = pieces
@@ -129,7 +131,8 @@ impl Shared {
             };
             let learned = self.engine.learned(&case);
             for (i, entry) in host.entries.iter().enumerate() {
-                let tally = learned.tally(i).filter(|tally| tally.samples() > 0);
+                let tally = learned.tally(i);
+                let tally = tally.filter(|tally| tally.samples() > 0 && !tally.is_stale());
                 if let Some(tally) = tally {
                     all.push(Evidence {
                         of: Remembered {
