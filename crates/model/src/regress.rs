@@ -3,6 +3,7 @@
 //! The two traits are open on purpose. A model that somebody brings along takes part wherever the ones of this crate do:
 //! in [`HeldOut`](crate::HeldOut), in [`Conformal`](crate::Conformal), in evaluations on recorded times.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -18,6 +19,11 @@ use crate::table::{RowError, Table, WidthMismatch};
 pub trait Regressor: fmt::Debug + Send + Sync {
     /// Fits a model. Same table and seed: same model. A table without rows is [`FitError::Empty`].
     fn train(&self, table: &Table, seed: u64) -> Result<Box<dyn Predict>, FitError>;
+
+    /// What it is called where its answers are told.
+    fn label(&self) -> Cow<'_, str> {
+        Cow::Borrowed("a model of the user's own")
+    }
 
     /// The most rows it learns from; of a larger table it draws so many by the seed.
     fn most_rows(&self) -> usize {
@@ -175,6 +181,10 @@ impl ModelKind {
 impl Regressor for ModelKind {
     fn train(&self, table: &Table, seed: u64) -> Result<Box<dyn Predict>, FitError> {
         Ok(self.fit(table, seed)?.compile())
+    }
+
+    fn label(&self) -> Cow<'_, str> {
+        Cow::Borrowed(self.name())
     }
 
     fn most_rows(&self) -> usize {

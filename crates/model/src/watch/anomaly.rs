@@ -24,8 +24,8 @@ const FAR: f64 = 3.5;
 const LEAST_SPREAD: f64 = 0.02;
 /// Streams that are remembered; beyond that the one that was silent longest is forgotten.
 const MOST_STREAMS: usize = 512;
-/// Readings from which one knows what is usual.
-const ENOUGH_READINGS: usize = 8;
+/// Runs with a reading from which on one knows what is usual for it.
+const ENOUGH_RUNS: u64 = 8;
 
 /// How bad it is, by the factor between the time and the usual one, whichever is longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -96,8 +96,15 @@ pub struct Anomaly {
 pub struct AnomalyWatch {
     streams: BTreeMap<u64, Stream>,
     heard: u64,
-    /// The latest of every reading, in the order of [`Reading::ALL`].
-    readings: [VecDeque<f64>; Reading::ALL.len()],
+    /// Every reading, in the order of [`Reading::ALL`].
+    readings: [Readings; Reading::ALL.len()],
+}
+
+/// What a sensor said lately. Many runs fall into the time between two looks at it, so a value counts once until it changes.
+#[derive(Debug, Clone, Default)]
+struct Readings {
+    values: VecDeque<f64>,
+    runs: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -107,7 +114,7 @@ struct Stream {
 }
 
 impl AnomalyWatch {
-    /// Residuals of a stream, and readings of a sensor, that are remembered.
+    /// Residuals of a stream, and different values of a sensor, that are remembered.
     pub const WINDOW: usize = 64;
     /// Residuals from which a stream knows what is usual.
     pub const REFERENCE: usize = 16;
@@ -137,7 +144,10 @@ impl AnomalyWatch {
         });
         for (reading, recent) in Reading::ALL.into_iter().zip(&mut self.readings) {
             if let Some(value) = state.get(reading) {
-                remember(recent, value);
+                recent.runs += 1;
+                if recent.values.back() != Some(&value) {
+                    remember(&mut recent.values, value);
+                }
             }
         }
         anomaly
@@ -154,16 +164,16 @@ impl AnomalyWatch {
         for (reading, recent) in Reading::ALL.into_iter().zip(&self.readings) {
             // What is usual as long as nobody knows, and the step that matters.
             let (usual, step) = match reading {
-                Reading::Load => (0.0, 0.25),
-                Reading::Clock => (1.0, -0.05),
-                Reading::Temperature => (70.0, 10.0),
-                Reading::MemoryPressure => (0.8, 0.1),
+                Reading::Load => (Some(0.0), 0.25),
+                // Which share of its highest clock a processor holds with all cores at work differs from one to the next.
+                Reading::Clock => (None, -0.05),
+                Reading::Temperature => (Some(70.0), 10.0),
+                Reading::MemoryPressure => (Some(0.8), 0.1),
             };
-            let mut values: Vec<f64> = recent.iter().copied().collect();
-            let known = median(&mut values).filter(|_| recent.len() >= ENOUGH_READINGS);
-            let change = state
-                .get(reading)
-                .map(|now| (now - known.unwrap_or(usual)) / step);
+            let mut values: Vec<f64> = recent.values.iter().copied().collect();
+            let known = median(&mut values).filter(|_| recent.runs >= ENOUGH_RUNS);
+            let both = state.get(reading).zip(known.or(usual));
+            let change = both.map(|(now, usual)| (now - usual) / step);
             // By a step exactly is by a step.
             if let Some(change) = change
                 .map(|change| change + 1e-9)
@@ -322,6 +332,34 @@ mod tests {
         );
         let mut new = settled(&SystemState::default());
         assert_eq!(new.observe(1, 1.0, &always).unwrap().cause, Cause::Load);
+        // Nobody knows which clock is usual before it was read.
+        let slow = SystemState {
+            clock: Some(0.5),
+            ..SystemState::default()
+        };
+        let mut new = settled(&SystemState::default());
+        assert_eq!(new.observe(1, 1.0, &slow).unwrap().cause, Cause::Unknown);
+    }
+
+    #[test]
+    fn what_is_usual_is_known_from_looks_and_not_from_runs() {
+        let loaded = |load| SystemState {
+            load: Some(load),
+            ..SystemState::default()
+        };
+        let mut watch = settled(&SystemState::default());
+        // Twenty looks at a calm machine, two runs each; then many runs within one look at a busy one.
+        for look in 0..20 {
+            for _ in 0..2 {
+                let calm = loaded(0.01 * f64::from(look % 2));
+                assert_eq!(watch.observe(1, 0.0, &calm), None);
+            }
+        }
+        for _ in 0..200 {
+            assert_eq!(watch.observe(1, 0.0, &loaded(0.9)), None);
+        }
+        let anomaly = watch.observe(1, 1.0, &loaded(0.9)).unwrap();
+        assert_eq!(anomaly.cause, Cause::Load);
     }
 
     #[test]

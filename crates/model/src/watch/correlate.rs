@@ -4,8 +4,8 @@
 //! one rank among others. Its p-value is by Fisher's transformation with the variance of Fieller, Hartley and
 //! Pearson (1957), 1.06/(n-3). Several readings are several chances to find something in noise, so which of them count is
 //! decided by the procedure of Benjamini and Hochberg (1995): of all correlations reported, no more than the given
-//! rate are chance. Pairs are taken to be independent: readings a second apart and times a microsecond apart are not, so
-//! feed one pair per reading.
+//! rate are chance. Pairs are taken to be independent: many times between two readings are
+//! not, so feed one pair per reading, as [`Watch`](super::Watch) does.
 
 use serde::{Deserialize, Serialize};
 

@@ -9,7 +9,7 @@
 //! | [`DriftWatch`] | has a kernel changed for good, while the others have not? | below 1 in 20 000 runs |
 //! | [`AnomalyWatch`] | was this run out of line, and what did the machine say? | about 1 in 700 runs |
 //! | [`Trend`] | does a kernel creep? | 1 in 1000 tests, a test in 128 runs |
-//! | [`Correlation`] | which readings go along with slowdown? | 1 in 100 tests, a test in 128 runs |
+//! | [`Correlation`] | which readings go along with slowdown? | 1 in 100 tests, a test in 128 different states |
 //! | [`WorkloadClass`] | what holds a kernel up? | |
 //!
 //! The rates are those of normal noise; every one of them is counted in a test.
@@ -17,6 +17,7 @@
 //! Nothing here reads a clock or starts a thread, and memory is bounded: old residuals, silent streams and old events make
 //! room. An observation costs some microseconds, so it belongs off the caller's thread.
 
+mod along;
 mod anomaly;
 mod class;
 mod correlate;
@@ -31,8 +32,9 @@ mod trend;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
+use along::Along;
 pub use anomaly::{Anomaly, AnomalyWatch, Cause, Severity};
 pub use class::{Level, Peaks, Run, Sensors, WorkloadClass};
 pub use correlate::Correlation;
@@ -46,11 +48,9 @@ const TREND_WINDOW: usize = 128;
 /// A trend is one if noise shows it in fewer than one test in a thousand, and if it is 5 % from end to end.
 const TREND_P: f64 = 0.001;
 const TREND_LEAST: f64 = 0.05;
-/// Streams whose trend is watched; beyond that the one with the lowest number is forgotten.
+/// Streams whose trend is watched; beyond that the one that was silent longest is forgotten.
 const MOST_STREAMS: usize = 512;
-/// Observations that are tested for correlations at a time: enough to find r = 0.3.
-const CORRELATION_WINDOW: usize = 128;
-/// The rate of false ones.
+/// The rate of false correlations.
 const CORRELATION_RATE: f64 = 0.01;
 /// Weaker ones are not worth a word, however certain.
 const CORRELATION_LEAST: f64 = 0.3;
@@ -117,8 +117,8 @@ pub struct Watch {
     anomalies: AnomalyWatch,
     /// Time in seconds and residual of the latest runs, stream by stream.
     courses: BTreeMap<u64, Vec<(f64, f64)>>,
-    /// Readings and how far runs were off what is usual for their stream.
-    along: VecDeque<(SystemState, f64)>,
+    /// What the machine was doing, and how far runs were off meanwhile.
+    along: Along,
     /// The readings, and which way, that are known to go along with slowdown.
     known: Vec<(Reading, Direction)>,
     ignored: u64,
@@ -139,7 +139,7 @@ impl Watch {
             drift: DriftWatch::default(),
             anomalies: AnomalyWatch::default(),
             courses: BTreeMap::new(),
-            along: VecDeque::new(),
+            along: Along::default(),
             known: Vec::new(),
             ignored: 0,
             log: EventLog::new(room),
@@ -217,14 +217,9 @@ impl Watch {
 
     /// The readings that go along with slowdown, if the window is full and they did not do so before.
     fn correlations(&mut self, stream: u64, residual: f64, state: SystemState) -> Vec<Correlation> {
-        let Some(deviation) = self.drift.deviation(stream, residual) else {
+        let Some(along) = self.along.observe(stream, residual, state) else {
             return Vec::new();
         };
-        self.along.push_back((state, deviation));
-        if self.along.len() < CORRELATION_WINDOW {
-            return Vec::new();
-        }
-        let along = std::mem::take(&mut self.along);
         let of = |reading: Reading| {
             let pairs = along
                 .iter()

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum Reading {
     /// Cores that others keep busy, as a share of all; more than 1 if they queue.
     Load,
-    /// The clock of the cores as a share of its nominal rate: below 1 it is throttled.
+    /// The clock of the cores as a share of the highest they have: where it falls below what is usual, something holds it back.
     Clock,
     /// The temperature of the processor in °C.
     Temperature,
@@ -51,6 +51,11 @@ pub struct SystemState {
 }
 
 impl SystemState {
+    /// All of them, in the order of [`Reading::ALL`]: two states are of one look at the machine if these are the same.
+    pub(super) fn readings(&self) -> [Option<f64>; Reading::ALL.len()] {
+        Reading::ALL.map(|reading| self.get(reading))
+    }
+
     /// One of the readings. What a sensor says that is no finite number is as good as no sensor.
     pub fn get(&self, reading: Reading) -> Option<f64> {
         let value = match reading {

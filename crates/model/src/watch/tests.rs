@@ -165,6 +165,57 @@ fn load_that_slows_down_is_found_once() {
     assert!(found.len() <= 2, "{found:?}");
 }
 
+/// So many streams in turn on a machine that is looked at once in 200 runs; `follows` says how much load slows down. Loads wander, as they
+/// do: each is near the one before.
+fn looked_at_seldom(streams: u64, looks: u64, follows: f64, seed: u64) -> Vec<Correlation> {
+    let mut rng = Pcg64::seed_from_u64(seed);
+    let mut watch = Watch::default();
+    let (mut load, mut time_ns) = (0.5, 0);
+    for _ in 0..looks {
+        load = (0.8 * load + 0.4 * rng.random::<f64>() - 0.1_f64).clamp(0.0, 1.0);
+        let state = SystemState {
+            load: Some(load),
+            temperature: Some(60.0 + normal(&mut rng)),
+            ..SystemState::default()
+        };
+        // What disturbs one run between two looks disturbs the others too.
+        let shared = 0.05 * normal(&mut rng);
+        for run in 0..200 {
+            time_ns += APART;
+            let residual = follows * load + shared + 0.05 * normal(&mut rng);
+            let seen = Observation {
+                stream: run % streams,
+                residual,
+                state,
+                time_ns,
+            };
+            assert!(watch.observe(&seen).is_ok());
+        }
+    }
+    let found = watch.log().iter().filter_map(|event| match event.what {
+        Noticed::Correlation(one) => Some(one),
+        _ => None,
+    });
+    found.collect()
+}
+
+#[test]
+fn many_runs_between_two_looks_are_one_pair() {
+    for streams in [1, 6] {
+        let planted = looked_at_seldom(streams, 150, 0.5, 1);
+        let [load] = planted[..] else {
+            panic!("{planted:?}");
+        };
+        assert_eq!((load.reading, load.samples), (Reading::Load, 128));
+        assert!(load.r > 0.5 && load.p < 1e-6, "{load:?}");
+    }
+    // Of a hundred windows of noise, one may show something.
+    let in_noise: usize = (0..50)
+        .map(|seed| looked_at_seldom(6, 258, 0.0, seed).len())
+        .sum();
+    assert!(in_noise <= 4, "{in_noise} in 100 windows of noise");
+}
+
 #[test]
 fn nonsense_is_refused_counted_and_leaves_no_trace() {
     let mut watch = Watch::default();
