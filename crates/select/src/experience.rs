@@ -8,7 +8,7 @@
 //!
 //! Models are fitted again whenever there is a third more to learn from: all fits together then cost a few times the last one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use kernelwise_model::{Boosting, Flat, Table};
 
@@ -51,11 +51,12 @@ const NEIGHBOURS: usize = 16;
 /// Problems that are remembered if nothing else is said.
 const CAPACITY: usize = 1 << 17;
 
-/// How much a new error counts in the running mean of errors.
-const ERROR_WEIGHT: f64 = 0.01;
-
-/// Of a normal distribution, the standard deviation over the mean distance.
-const SD_OVER_MEAN_DISTANCE: f64 = 1.253;
+/// Errors of forecasts that are remembered, the latest, and from how many on they say how far off the next may be.
+const ERRORS: usize = 256;
+const ENOUGH_ERRORS: usize = 10;
+/// The share of them that is not exceeded, and within how many standard deviations a normal distribution has as many.
+const SHARE: f64 = 0.9;
+const NINETY: f64 = 1.645;
 
 /// A problem that is remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,7 +65,7 @@ pub struct ProblemId(u64);
 /// What is to be expected of an arm on a problem.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outlook {
-    /// Its time, by the models of times alone.
+    /// Its time, by the models of times alone. Its deviation is such that nine in ten times lie within 1.645 of it, as the latest did.
     pub time: Expected,
     /// How much slower than the best it will be, in ln t: the models of times and of slowdowns together.
     pub slowdown: f64,
@@ -115,8 +116,8 @@ pub struct Experience {
     seed: u64,
     /// Mean time of the first run of a problem, as sum and count.
     first_times: (f64, f64),
-    /// Running mean of the distance between what was expected and what came.
-    error: Option<f64>,
+    /// The latest distances between what was expected of an arm on a problem and what its first run took.
+    errors: VecDeque<f64>,
 }
 
 impl Experience {
@@ -139,7 +140,7 @@ impl Experience {
             fits: 0,
             seed,
             first_times: (0.0, 0.0),
-            error: None,
+            errors: VecDeque::new(),
         }
     }
 
@@ -189,10 +190,14 @@ impl Experience {
             return;
         }
         let y = ln_t - seen.problem.ln_work();
-        if let Some(expected) = self.time(arm, &seen.problem) {
-            let distance = (y - expected).abs();
-            let mean = self.error.get_or_insert(distance);
-            *mean += ERROR_WEIGHT * (distance - *mean);
+        // Of what ran before, the models know more than they would of a new problem.
+        if seen.times[arm].is_none()
+            && let Some(expected) = self.corrected(arm, &seen.problem)
+        {
+            if self.errors.len() == ERRORS {
+                self.errors.pop_front();
+            }
+            self.errors.push_back((y - expected).abs());
         }
         let seen = &mut self.seen[place];
         if seen.times.iter().all(Option::is_none) {
@@ -301,7 +306,7 @@ impl Experience {
         };
         let seen = &self.seen[place];
         let corrections = self.corrections(&seen.problem);
-        let sd = self.error.map_or(FAR, |mean| mean * SD_OVER_MEAN_DISTANCE);
+        let sd = self.far_off() / NINETY;
         let time = |arm: usize| -> Option<f64> {
             if !seen.open.get(arm).copied()? {
                 return None;
@@ -339,6 +344,27 @@ impl Experience {
             })
         };
         times.into_iter().enumerate().map(outlook).collect()
+    }
+
+    /// How many problems an arm ran on.
+    pub fn measured(&self, arm: usize) -> usize {
+        self.arms.get(arm).map_or(0, |arm| arm.runs as usize)
+    }
+
+    /// Nine in ten times were within so much of what was expected of them, in ln t.
+    fn far_off(&self) -> f64 {
+        let mut errors: Vec<f64> = self.errors.iter().copied().collect();
+        errors.sort_by(f64::total_cmp);
+        let rank = (SHARE * (errors.len() + 1) as f64).ceil() as usize;
+        let known = errors.get(rank.saturating_sub(1).min(errors.len().saturating_sub(1)));
+        let enough = self.errors.len() >= ENOUGH_ERRORS;
+        known.copied().filter(|_| enough).unwrap_or(NINETY * FAR)
+    }
+
+    /// What is expected of an arm, ln t over the work: what its model says, and what that got wrong nearby.
+    fn corrected(&self, arm: usize, problem: &Problem) -> Option<f64> {
+        let time = self.time(arm, problem)?;
+        Some(time + self.corrections(problem)[arm].0)
     }
 
     /// What the model of an arm says of ln t over the work.

@@ -5,7 +5,7 @@
 //! known. Models are fitted beside, on a copy, and put in place in one step.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use kernelwise_measure::Clock;
@@ -73,6 +73,8 @@ pub(crate) struct Kin {
     problem: ProblemId,
     /// Which arm each candidate is.
     arms: Vec<usize>,
+    /// Which candidates have a forecast from records, which knows more than what this process has met.
+    foretold: Vec<AtomicBool>,
     /// The fit that what the case knows comes from.
     heard: AtomicU64,
 }
@@ -104,6 +106,8 @@ impl Kinds {
     /// Takes note of a case, and puts what is to be expected of its candidates into `facts`. `None` if the kind is in use.
     pub(crate) fn meet(&self, like: Likeness, facts: &mut [Facts]) -> Option<Kin> {
         let kind = self.kind(like.kind);
+        let foretold = facts.iter().map(|facts| facts.modelled.is_some());
+        let foretold = foretold.map(AtomicBool::new).collect();
         let (problem, arms, fits) = {
             let mut kind = if_free(&kind)?;
             let Kind {
@@ -132,6 +136,7 @@ impl Kinds {
             kind,
             problem,
             arms,
+            foretold,
             heard: AtomicU64::new(fits),
         })
     }
@@ -218,12 +223,34 @@ impl Kin {
         }
     }
 
-    /// What is to be expected of the candidates, if models were fitted since the last time; `None` of those that are not known.
+    /// What is to be expected of the candidates, if models were fitted since the last time; `None` of those that are not known, and of
+    /// those that have a forecast from records.
     pub(crate) fn news(&self) -> Option<Vec<Option<Foreseen>>> {
         let kind = if_free(&self.kind)?;
         let fits = kind.experience.fits();
-        let is_new = self.heard.swap(fits, Ordering::Relaxed) != fits;
-        is_new.then(|| foreseen(&kind.experience, self.problem, &self.arms))
+        if self.heard.swap(fits, Ordering::Relaxed) == fits {
+            return None;
+        }
+        let mut news = foreseen(&kind.experience, self.problem, &self.arms);
+        for (news, foretold) in news.iter_mut().zip(&self.foretold) {
+            if foretold.load(Ordering::Relaxed) {
+                *news = None;
+            }
+        }
+        Some(news)
+    }
+
+    /// A candidate has a forecast from records from now on.
+    pub(crate) fn set_foretold(&self, candidate: usize) {
+        if let Some(foretold) = self.foretold.get(candidate) {
+            foretold.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// How many workloads of the kind a candidate was measured on; `None` while the kind is in use.
+    pub(crate) fn alike(&self, candidate: usize) -> Option<usize> {
+        let arm = *self.arms.get(candidate)?;
+        Some(if_free(&self.kind)?.experience.measured(arm))
     }
 }
 
@@ -318,6 +345,34 @@ mod tests {
         );
         first.observe(0, 1.0);
         drop(in_use);
+    }
+
+    #[test]
+    fn forecasts_from_records_outlive_later_fits() {
+        let (kinds, clock) = (Kinds::new(1, 100_000), ScriptedClock::new());
+        let told = Expected { mean: 3.0, sd: 0.1 };
+        let mut facts = unknown(2);
+        (facts[0].expected, facts[0].modelled) = (Some(told), Some(told));
+        let first = kinds.meet(like("kind", 7.0, &["a", "b"]), &mut facts);
+        let first = first.unwrap();
+        assert_eq!(facts[0].modelled, Some(told));
+        for i in 1..40 {
+            let kin = kinds.meet(like("kind", i as f32, &["a", "b"]), &mut unknown(2));
+            let kin = kin.unwrap();
+            (0..2).for_each(|arm| kin.observe(arm, f64::from(i).ln()));
+            kinds.study(&clock, 0.0);
+        }
+        let news = first.news().unwrap();
+        assert!(news[0].is_none() && news[1].is_some(), "{news:?}");
+        assert_eq!(first.alike(1), Some(39));
+        // Models that are fitted to records later speak for the other as well.
+        first.set_foretold(1);
+        for i in 40..80 {
+            let kin = kinds.meet(like("kind", i as f32, &["a", "b"]), &mut unknown(2));
+            kin.unwrap().observe(0, f64::from(i).ln());
+            kinds.study(&clock, 0.0);
+        }
+        assert_eq!(first.news(), Some(vec![None, None]));
     }
 
     /// A clock on which everything takes ten milliseconds.

@@ -11,6 +11,7 @@ pub(crate) mod candidates;
 mod memory;
 mod observe;
 mod run;
+mod state;
 mod train;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,13 +19,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use kernelwise_backend::{DuplicateKernel, Host, HostKernel, ReferenceKernel, Setting};
 use kernelwise_measure::Clock;
+use kernelwise_model::Regressor;
 use kernelwise_types::units::{Nanos, Share};
 use kernelwise_types::{
     Calibration, Candidate, Decision, Estimate, Interval, KernelId, Numerics, Params, Ranked,
-    Reason, Refusal, SystemState, Workload,
+    Reason, Refusal, Workload,
 };
 
 use crate::budget::Ledger;
@@ -154,6 +156,10 @@ pub(crate) struct Shared {
     calibration: Option<Calibration>,
     forecast: ArcSwap<Forecast>,
     trainer: Mutex<Trainer>,
+    /// Held while models are fitted.
+    fitting: Mutex<()>,
+    /// What models are fitted with instead of the usual ones.
+    regressor: Option<Arc<dyn Regressor>>,
     /// Whether somebody fits models, and who.
     training: AtomicBool,
     training_thread: Mutex<Option<JoinHandle<()>>>,
@@ -210,8 +216,8 @@ struct Entry {
     setting: Setting,
     params: Params,
     expected: Estimate,
-    /// What records of other workloads say.
-    foretold: Option<Foretold>,
+    /// What records of other workloads say; more when models are fitted anew.
+    foretold: ArcSwapOption<Foretold>,
     /// Whether a result of it was right on this workload: see the constants.
     checked: AtomicU8,
 }
@@ -354,27 +360,6 @@ impl Selector {
             .ok_or(ReportError::Stale)
     }
 
-    /// Says how many processors others keep busy at the moment, if anybody looks: whoever shares the machine with a program that runs needs
-    /// fewer threads. What is learned under one load is kept apart from what is learned under another, and each is chosen by
-    /// as soon as it is said again. Times under load are not [`Evidence`].
-    pub fn set_load(&self, busy_processors: u32) {
-        let all = self.shared.host.load().machine().usable_threads();
-        let busy = busy_processors.min(all);
-        self.shared.load.store(busy, Ordering::Relaxed);
-    }
-
-    /// Says what the machine does at the moment, if anybody looks: what is [noticed](Self::noticed) is told with a likely cause, and
-    /// what goes along with slowdown is found.
-    pub fn set_state(&self, state: &SystemState) {
-        let seen = kernelwise_model::watch::SystemState {
-            load: state.cpu_utilisation.known().map(|share| share.get()),
-            clock: state.frequency.known().map(|clock| clock.get()),
-            temperature: state.temperature.known().map(|heat| heat.get()),
-            memory_pressure: state.memory_pressure.known().map(|share| share.get()),
-        };
-        *lock(&self.shared.engine.state) = seen;
-    }
-
     /// The choice for a workload under the load of the moment, with everything it was made from.
     pub fn explain(&self, workload: &Workload) -> Result<Decision, SelectError> {
         let case = self.shared.known(workload, self.shared.load())?;
@@ -384,10 +369,15 @@ impl Selector {
         let choice = learned.choice().ok_or_else(|| self.shared.nobody(&case))?;
         let rank = |i: usize| {
             let entry = &host.entries[i];
-            let foretold = entry.foretold.as_ref().and_then(Foretold::estimate);
+            let foretold = entry.foretold.load();
+            let known = Known {
+                foretold: foretold.as_ref().and_then(|told| told.estimate()),
+                alike: case.kin.as_ref().and_then(|kin| kin.alike(i)),
+                expected: &entry.expected,
+            };
             Ranked {
                 candidate: entry.candidate(),
-                estimate: estimate(&learned, i, foretold, &entry.expected),
+                estimate: estimate(&learned, i, known),
             }
         };
         let others = (0..host.entries.len()).filter(|i| *i != choice.serves);
@@ -580,17 +570,22 @@ fn reason(host: &HostCase, choice: &Choice) -> Reason {
     }
 }
 
+/// What is known of a candidate besides what was learned on its workload.
+pub(crate) struct Known<'a> {
+    /// From records.
+    pub(crate) foretold: Option<Estimate>,
+    /// Workloads of the kind that it was measured on in this process; `None` where nobody counted.
+    pub(crate) alike: Option<usize>,
+    /// From the roofline.
+    pub(crate) expected: &'a Estimate,
+}
+
 /// Where a time comes from that is to be verified.
 const STALE: &str =
     "measured here under another release, driver or library, or by another version of the kernel";
 
 /// What is known of a candidate's time: measured, else foretold from records, else modelled from what was met, else expected.
-pub(crate) fn estimate(
-    learned: &Learned,
-    candidate: usize,
-    foretold: Option<Estimate>,
-    expected: &Estimate,
-) -> Estimate {
+pub(crate) fn estimate(learned: &Learned, candidate: usize, known: Known<'_>) -> Estimate {
     /// Of a normal distribution, 90 % lie within so many standard deviations.
     const NINETY: f64 = 1.645;
     let nanos = |y: f64| Nanos::new(y.exp()).ok();
@@ -618,10 +613,16 @@ pub(crate) fn estimate(
         Some(Estimate::Modelled {
             time_ns: nanos(modelled.mean)?,
             interval_ns: interval(modelled.mean, modelled.sd)?,
-            model: "trees on workloads alike".to_owned(),
+            model: match known.alike {
+                Some(count) => format!("trees, n = 0; measured on {count} workloads of the kind"),
+                None => "trees on workloads of the kind, n = 0".to_owned(),
+            },
         })
     });
-    foretold.or(modelled).unwrap_or_else(|| expected.clone())
+    known
+        .foretold
+        .or(modelled)
+        .unwrap_or_else(|| known.expected.clone())
 }
 
 impl Case {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kernelwise_backend::{Axis, Call, HostKernel, Knobs, OwnKernel, Space, knobs};
 use kernelwise_measure::{Clock, ScriptedClock};
+use kernelwise_model::{FitError, Predict, Regressor, Table, WidthMismatch};
 use kernelwise_select::belief::Tally;
 use kernelwise_select::{
     Because, Builder, Mode, Observed, Observer, Progress, Quarantine, RaceOptions, Remembered,
@@ -369,25 +370,101 @@ fn load_changes_the_choice_at_once_and_back() {
 }
 
 #[test]
+fn cases_that_were_met_before_hear_of_new_models() {
+    let clock = Arc::new(ScriptedClock::new());
+    let selector = builder(&clock).build().unwrap();
+    let met = workload(4321);
+    let before = selector.explain(&met).unwrap().chosen.estimate;
+    assert_eq!(before, Estimate::Unknown);
+    report_all(&selector, &sizes(30, 100), |_| 1.0);
+    assert!(selector.train().taken);
+    let expected = 1e5 + 10.0 * 4321.0;
+    assert!((told(&selector, 4321) / expected - 1.0).abs() < 0.2);
+    // What other cases teach later does not take its place.
+    report_all(&selector, &sizes(60, 150), |_| 1.0);
+    assert!((told(&selector, 4321) / expected - 1.0).abs() < 0.2);
+    // Whoever was timed needs no model.
+    report(&selector, 4321, 7e6);
+    assert!(selector.train().times > 60);
+    let after = selector.explain(&met).unwrap().chosen.estimate;
+    assert!(matches!(after, Estimate::Measured { .. }), "{after}");
+}
+
+/// Somebody's own type of model: the mean of all. It looks at the selector it works for while it is fitted.
+#[derive(Debug, Default)]
+struct Mean {
+    works_for: Mutex<std::sync::Weak<Selector>>,
+    looked: AtomicBool,
+}
+
+impl Regressor for Mean {
+    fn train(&self, table: &Table, _: u64) -> Result<Box<dyn Predict>, FitError> {
+        if let Some(selector) = self.works_for.lock().unwrap().upgrade() {
+            assert!(selector.trainings().is_empty());
+            self.looked.store(true, Ordering::Relaxed);
+        }
+        let sum: f32 = table.rows().map(|(_, target, _)| target).sum();
+        Ok(Box::new(Answer(sum / table.len() as f32)))
+    }
+
+    fn label(&self) -> std::borrow::Cow<'_, str> {
+        "the mean of all".into()
+    }
+}
+
+#[derive(Debug)]
+struct Answer(f32);
+
+impl Predict for Answer {
+    fn predict(&self, _: &[f32]) -> Result<f32, WidthMismatch> {
+        Ok(self.0)
+    }
+
+    fn width(&self) -> usize {
+        0
+    }
+}
+
+#[test]
+fn a_model_of_the_users_own_is_fitted_and_answers() {
+    let (clock, mean) = (Arc::new(ScriptedClock::new()), Arc::new(Mean::default()));
+    let builder = builder(&clock).regressor(Arc::clone(&mean) as _);
+    let selector = Arc::new(builder.build().unwrap());
+    *mean.works_for.lock().unwrap() = Arc::downgrade(&selector);
+    report_all(&selector, &sizes(30, 100), |_| 1.0);
+    assert!(selector.train().taken);
+    assert!(mean.looked.load(Ordering::Relaxed));
+    let explained = selector.explain(&workload(4321)).unwrap();
+    let Estimate::Modelled { model, .. } = explained.chosen.estimate else {
+        panic!("{explained:?}");
+    };
+    assert!(
+        model.starts_with("the mean of all, n = 0; nearest of 30"),
+        "{model}"
+    );
+}
+
+#[test]
 fn what_goes_along_with_slowdown_is_found() {
     use kernelwise_model::watch::{Noticed, Reading};
-    use kernelwise_types::units::Share;
+    use kernelwise_types::units::Celsius;
     let clock = Arc::new(ScriptedClock::new());
     let selector = builder(&clock).build().unwrap();
     let sampler = kernelwise_probe::Sampler::start(kernelwise_probe::SamplerOptions::default());
     let mut state = sampler.unwrap().look().state.clone();
     for run in 0..600_u32 {
-        // A load that wanders, and times that follow it.
-        let busy = f64::from(run * 37 % 101) / 101.0;
-        state.cpu_utilisation = kernelwise_types::Reading::Known(Share::new(busy).unwrap());
+        // A temperature that wanders, and times that follow it.
+        let heat = f64::from(run * 37 % 101) / 101.0;
+        let celsius = Celsius::new(50.0 + 40.0 * heat).unwrap();
+        state.temperature = kernelwise_types::Reading::Known(celsius);
         selector.set_state(&state);
         clock.advance(2 * MS);
-        report(&selector, 4, 1e6 * (1.0 + 0.3 * busy));
+        report(&selector, 4, 1e6 * (1.0 + 0.3 * heat));
     }
     let noticed = selector.noticed(0);
-    let load = |one: &&kernelwise_select::Noticed| match &one.event.what {
-        Noticed::Correlation(found) => found.reading == Reading::Load && found.r > 0.5,
+    let heat = |one: &&kernelwise_select::Noticed| match &one.event.what {
+        Noticed::Correlation(found) => found.reading == Reading::Temperature && found.r > 0.5,
         _ => false,
     };
-    assert_eq!(noticed.iter().filter(load).count(), 1, "{noticed:?}");
+    assert_eq!(noticed.iter().filter(heat).count(), 1, "{noticed:?}");
 }

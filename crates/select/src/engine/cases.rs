@@ -22,7 +22,7 @@ use crate::belief::Tally;
 use crate::budget::Ledger;
 use crate::key::Key;
 use crate::kinds::{Kinds, Likeness};
-use crate::learn::{Event, Facts, Learned, Rules, Sample};
+use crate::learn::{Event, Facts, Foreseen, Learned, Rules, Sample};
 
 /// Events that are kept for those who ask.
 const EVENTS: usize = 1024;
@@ -618,6 +618,14 @@ impl Engine {
         let mut learned = lock(&case.learned);
         let asked = learned.trial().map(|trial| trial.serial);
         learned.bar(candidate, barred, &self.rules);
+        self.publish(case, &learned, asked);
+    }
+
+    /// Takes what models that were fitted since say of candidates of a case.
+    pub(crate) fn expect(&self, case: &Case, foreseen: &[Option<Foreseen>]) {
+        let mut learned = lock(&case.learned);
+        let asked = learned.trial().map(|trial| trial.serial);
+        learned.expect(foreseen, &self.rules);
         self.publish(case, &learned, asked);
     }
 

@@ -29,7 +29,7 @@ pub(crate) struct Case {
     pub(super) used: AtomicU64,
     pub(super) learned: Mutex<Learned>,
     /// Its place among those of its kind.
-    pub(super) kin: Option<Kin>,
+    pub(crate) kin: Option<Kin>,
 }
 
 impl std::fmt::Debug for Case {

@@ -185,3 +185,32 @@ fn a_small_memory_keeps_the_latest() {
     let outlook = experience.outlook(id)[0].unwrap();
     assert!(outlook.fitted && (outlook.time.mean - ln_t(0, 100.0)).abs() < 0.3);
 }
+
+#[test]
+fn nine_in_ten_times_lie_in_their_intervals() {
+    use rand::{RngExt, SeedableRng};
+    let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(1);
+    // Noise of many small and some large steps: a mean distance says little about its tails.
+    let mut noise = || {
+        let wide = if random.random::<f64>() < 0.12 { 1.0 } else { 0.05 };
+        wide * (random.random::<f64>() - 0.5)
+    };
+    let mut experience = Experience::new(1);
+    let (mut held, mut count) = (0.0, 0.0);
+    for i in 0..1500 {
+        let size = 2.0 * 1.0051f32.powi((i * 977) % 1499);
+        let id = experience.meet(problem(size), vec![true]);
+        let y = ln_t(0, size) + noise();
+        if let Some(Some(Outlook { time, .. })) = experience.outlook(id).first()
+            && i >= 300
+        {
+            held += f64::from(u8::from((y - time.mean).abs() <= NINETY * time.sd));
+            count += 1.0;
+        }
+        experience.observe(id, 0, y);
+        leave(&mut experience, id);
+    }
+    let share = held / count;
+    assert!((0.87..=0.94).contains(&share), "{share} of {count}");
+    assert_eq!(experience.measured(0), 1500);
+}

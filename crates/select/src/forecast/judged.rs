@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use kernelwise_model::Regressor;
 use kernelwise_types::{Candidate, Workload};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 
-use super::{Forecast, HANDS, Kind, Row};
+use super::model::Kind;
+use super::row::Row;
+use super::{Forecast, HANDS};
 use crate::belief::{Belief, chance_within};
 use crate::problem::kind;
 use crate::selector::Evidence;
@@ -115,6 +118,25 @@ pub(crate) fn hands(workloads: usize, seed: u64) -> Vec<usize> {
 /// Deals the workloads into five hands and forecasts each from the other four, intervals and all. Candidates that differ by less than
 /// `zone`, in ln t, are as good as each other.
 pub fn judge(evidence: &[Evidence], zone: f64, seed: u64) -> Judged {
+    judge_by(evidence, None, zone, seed)
+}
+
+/// The same of another type of model than the usual ones; see [`Forecast::fit_with`].
+pub fn judge_with(
+    evidence: &[Evidence],
+    regressor: &dyn Regressor,
+    zone: f64,
+    seed: u64,
+) -> Judged {
+    judge_by(evidence, Some(regressor), zone, seed)
+}
+
+fn judge_by(
+    evidence: &[Evidence],
+    regressor: Option<&dyn Regressor>,
+    zone: f64,
+    seed: u64,
+) -> Judged {
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for one in evidence {
         let next = places.len();
@@ -130,7 +152,7 @@ pub fn judge(evidence: &[Evidence], zone: f64, seed: u64) -> Judged {
             .iter()
             .partition(|one| hand(&one.of.workload) == Some(asked));
         let known: Vec<Evidence> = known.into_iter().cloned().collect();
-        let forecast = Forecast::fit(&known, seed);
+        let forecast = Forecast::fit_by(&known, regressor, seed);
         exchange(&forecast, &asking, &mut shuffled);
         for one in asking {
             let foretold = forecast.of_known(one);
@@ -189,7 +211,7 @@ pub fn judge(evidence: &[Evidence], zone: f64, seed: u64) -> Judged {
 /// What a forecast may be asked about, and how to take it from another row.
 type Exchange = (&'static str, fn(&mut Row, &Row));
 
-const EXCHANGES: [Exchange; 5] = [
+const EXCHANGES: [Exchange; 6] = [
     ("sizes", |row, other| {
         row.ln_sizes.clone_from(&other.ln_sizes);
         let sizes = row.ln_sizes.len();
@@ -208,6 +230,9 @@ const EXCHANGES: [Exchange; 5] = [
     }),
     ("threads", |row, other| row.threads = other.threads),
     ("kernel", |row, other| row.arm.clone_from(&other.arm)),
+    ("parameters", |row, other| {
+        row.settings.clone_from(&other.settings);
+    }),
 ];
 
 /// How much larger errors are if one thing is taken from another row of the kind, summed up over rows.
@@ -224,7 +249,10 @@ fn exchange(
         let Some(model) = forecast.kinds.get(&name) else {
             continue;
         };
-        let (rows, _) = super::rows(&evidence);
+        let (mut rows, _) = super::rows(&evidence);
+        for row in &mut rows {
+            row.settings = model.settings(&row.arm, Some(&row.params));
+        }
         let mut others: Vec<&Row> = rows.iter().collect();
         others.shuffle(&mut Pcg64Mcg::seed_from_u64(1));
         for (row, other) in rows.iter().zip(others) {

@@ -9,7 +9,7 @@ use kernelwise_types::{Estimate, Reason};
 
 use super::{CallError, Features, Operation, Quarantined, REFERENCE};
 use crate::engine::{Case, Seat};
-use crate::selector::estimate;
+use crate::selector::{Known, estimate};
 
 /// A variant and what is known of its time.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,9 +97,14 @@ impl<I: ?Sized, R> Operation<I, R> {
         let learned = self.shared.engine.learned(case);
         let choice = learned.choice();
         let serves = choice.map_or(REFERENCE, |choice| choice.serves);
+        let known = |variant: usize| Known {
+            foretold: None,
+            alike: case.kin.as_ref().and_then(|kin| kin.alike(variant)),
+            expected: &Estimate::Unknown,
+        };
         let ranked = |variant: usize| Ranked {
             variant: self.of.variants[variant].clone(),
-            estimate: estimate(&learned, variant, None, &Estimate::Unknown),
+            estimate: estimate(&learned, variant, known(variant)),
         };
         let others = (0..self.of.variants.len()).filter(|i| *i != serves && !learned.is_barred(*i));
         let mut alternatives: Vec<Ranked> = others.map(ranked).collect();

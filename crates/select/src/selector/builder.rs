@@ -9,6 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use kernelwise_backend::{DuplicateKernel, Host, HostKernel};
 use kernelwise_measure::{Clock, ClockFacts, TscClock};
+use kernelwise_model::Regressor;
 use kernelwise_types::{Calibration, Machine, Numerics};
 
 use super::assumed::assumed;
@@ -98,6 +99,7 @@ pub struct Builder {
     background: bool,
     calibrations: usize,
     forecast: Forecast,
+    regressor: Option<Arc<dyn Regressor>>,
     retrain_after: u64,
     observer: Option<Arc<dyn Observer>>,
     quarantined: Vec<Quarantine>,
@@ -115,6 +117,15 @@ impl Builder {
     #[must_use]
     pub fn forecast(mut self, forecast: Forecast) -> Self {
         self.forecast = forecast;
+        self
+    }
+
+    /// The type of model that is fitted to times instead of the usual ones, whenever models are
+    /// [fitted anew](Self::retrain_after): one of [`ModelKind`](kernelwise_model::ModelKind), or somebody's own. It takes the place of
+    /// the models in use where it is no worse than they are; see [`Forecast::fit_with`].
+    #[must_use]
+    pub fn regressor(mut self, regressor: Arc<dyn Regressor>) -> Self {
+        self.regressor = Some(regressor);
         self
     }
 
@@ -281,6 +292,8 @@ impl Builder {
             calibration: self.calibration,
             forecast: ArcSwap::from_pointee(self.forecast),
             trainer: Mutex::default(),
+            fitting: Mutex::default(),
+            regressor: self.regressor,
             training: AtomicBool::new(false),
             training_thread: Mutex::default(),
             retrain_after: self.retrain_after,
@@ -338,6 +351,7 @@ impl Selector {
             background: true,
             calibrations: 1,
             forecast: Forecast::default(),
+            regressor: None,
             retrain_after: 200,
             observer: None,
             quarantined: Vec::new(),

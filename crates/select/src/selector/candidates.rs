@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
+use arc_swap::ArcSwapOption;
 use kernelwise_backend::{Fault, Host, HostKernel, Setting, Terms, admit, prior};
 use kernelwise_types::{Estimate, KernelId, Machine, Params, Technique, Workload};
 
 use super::{Entry, HostCase, Mode, SelectError, Shared, UNCHECKED};
 use crate::belief::Expected;
 use crate::engine::{NewCase, lock};
+use crate::forecast::Foretold;
 use crate::kinds::Likeness;
-use crate::learn::Facts;
+use crate::learn::{Facts, Foreseen};
 use crate::problem::{Problem, kind};
 
 /// How far off an expectation under load may be, in ln t: who gets a processor when is for the system to say.
@@ -20,10 +22,14 @@ const EXPECTED_SD: f64 = 1.0;
 
 impl Entry {
     /// The same on every workload of a kind: the kernel in its version, and the threads. Other parameters are the kernel's own
-    /// choice for the sizes at hand.
+    /// choice for the sizes at hand; where they were tuned, it is another arm.
     fn arm(&self, workload: &Workload, machine: &Machine) -> String {
         let spec = self.kernel.spec();
-        arm(&spec.id, spec.version, self.threads(workload, machine))
+        let arm = arm(&spec.id, spec.version, self.threads(workload, machine));
+        match settings(self.kernel.as_ref(), workload, machine).contains(&self.setting) {
+            true => arm,
+            false => format!("{arm} {}", self.params),
+        }
     }
 
     fn threads(&self, workload: &Workload, machine: &Machine) -> u32 {
@@ -179,21 +185,58 @@ impl Shared {
             ),
             None => Estimate::Unknown,
         };
-        let spec = kernel.spec();
-        let threads = prior::threads(&space, &setting);
-        let time_ns = expected.time().map(|time| time.get());
-        let foretold =
-            self.forecast
-                .load()
-                .of(workload, (&spec.id, spec.version), threads, time_ns);
-        Some(Entry {
+        let entry = Entry {
             params: space.params(&setting).ok()?,
-            foretold,
+            foretold: ArcSwapOption::empty(),
             kernel: Arc::clone(kernel),
             setting,
             expected,
             checked: AtomicU8::new(UNCHECKED),
-        })
+        };
+        let foretold = self.foretell(&entry, workload, host.machine());
+        entry.foretold.store(foretold.map(Arc::new));
+        Some(entry)
+    }
+
+    /// What the models in use say of a candidate.
+    fn foretell(&self, entry: &Entry, workload: &Workload, machine: &Machine) -> Option<Foretold> {
+        let version = entry.kernel.spec().version;
+        let threads = entry.threads(workload, machine);
+        let time_ns = entry.expected.time().map(|time| time.get());
+        let models = self.forecast.load();
+        models.of_candidate(workload, &entry.candidate(), version, threads, time_ns)
+    }
+
+    /// Models were fitted: what they say of candidates that were never timed is what is expected of those from now on. Under load,
+    /// what is expected comes from elsewhere.
+    pub(super) fn foretell_anew(&self) {
+        let host = self.host.load();
+        for case in self.engine.cases() {
+            let Some(of_host) = case.host().filter(|host| host.load == 0) else {
+                continue;
+            };
+            let learned = self.engine.learned(&case);
+            let foreseen = |(i, entry): (usize, &Entry)| {
+                if learned.tally(i).is_some_and(|tally| tally.samples() > 0) {
+                    return None;
+                }
+                let foretold = self.foretell(entry, &of_host.workload, host.machine())?;
+                let expected = foretold.expected();
+                entry.foretold.store(Some(Arc::new(foretold)));
+                if let Some(kin) = &case.kin {
+                    kin.set_foretold(i);
+                }
+                Some(Foreseen {
+                    expected,
+                    modelled: Some(expected),
+                })
+            };
+            let entries = of_host.entries.iter().enumerate();
+            let foreseen: Vec<Option<Foreseen>> = entries.map(foreseen).collect();
+            if foreseen.iter().any(Option::is_some) {
+                self.engine.expect(&case, &foreseen);
+            }
+        }
     }
 
     /// What is to be expected while others keep processors busy: what it takes otherwise, and longer by what its threads have to share.
@@ -249,10 +292,8 @@ impl Shared {
             host.machine(),
             &self.assumed,
         );
-        let foretold = entry.foretold.as_ref().map(|foretold| Expected {
-            mean: foretold.mean,
-            sd: foretold.sd(),
-        });
+        let foretold = entry.foretold.load();
+        let foretold = foretold.as_ref().map(|foretold| foretold.expected());
         let hinted_ns = on_assumed.time().map_or(1.0, |time| time.get().max(0.01));
         Facts {
             expected: foretold.or(expected_ns.map(|time_ns| Expected {

@@ -77,8 +77,7 @@ impl Selector {
             taken.known += known;
             taken.foreign += pieces.len() - known;
         }
-        self.shared
-            .trained_on(remembered.iter().map(|one| one.workload.to_string()));
+        self.shared.trained_so_far();
         // Where a thread of its own learns, nobody has to wait for it.
         if !self.shared.background {
             self.shared.engine.study_all();
