@@ -37,7 +37,7 @@ fn what_the_fleet_says() {
             "sync_preview",
             "sync --preview",
             "sync --preview",
-            &["first_out"],
+            &["first_out", "out"],
         ),
         ("sync", "sync", "sync", &[]),
     ] {

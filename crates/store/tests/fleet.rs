@@ -2,81 +2,19 @@
 #![allow(clippy::unwrap_used)] // what fails to unwrap fails the test
 #![cfg(unix)]
 
+mod machines;
 mod server;
 mod shared;
 
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kernelwise_store::fleet::{BackgroundSync, Fleet, FleetError, FleetOptions};
-use kernelwise_store::{Export, Here, Place, Quarantine, SeriesKey, Store};
-use kernelwise_types::machine::{Cpu, Limits, Machine};
-use kernelwise_types::{Fingerprint, Reading};
-use server::{Proxy, Server, certificate};
+use kernelwise_store::{Export, Quarantine};
+use kernelwise_types::Fingerprint;
+use machines::{connect, filled, here, key_on, machine};
+use server::{Proxy, Server};
 use shared::{count, open, record};
-
-fn machine(arch: &str, threads: u32) -> Machine {
-    Machine {
-        cpu: Cpu {
-            arch: arch.into(),
-            vendor: Reading::Known("Example".into()),
-            model: Reading::Known("Example 3000".into()),
-            signature: Reading::unknown("hidden"),
-            logical: threads,
-            cores: Reading::Known(threads),
-            threads_per_core: Reading::Known(1),
-            packages: Reading::Known(1),
-            isa: vec![],
-            tsc: Reading::unknown("hidden"),
-            max_frequency: Reading::unknown("hidden"),
-        },
-        caches: Reading::Known(vec![]),
-        numa: Reading::unknown("hidden"),
-        memory: Reading::unknown("hidden"),
-        limits: Limits {
-            affinity: Reading::unknown("hidden"),
-            cpu_quota: Reading::Known(None),
-            memory: Reading::Known(None),
-        },
-        hypervisor: Reading::unknown("hidden"),
-        os: "linux".into(),
-        kernel: Reading::Known("6.18.0".into()),
-    }
-}
-
-fn here(machine: &Machine) -> Here {
-    Here {
-        place: Place::of(machine, "0.1.0"),
-        machine: machine.clone(),
-        calibration: None,
-    }
-}
-
-fn key_on(machine: &Machine, workload: &str) -> SeriesKey {
-    SeriesKey::new(
-        Arc::new(Place::of(machine, "0.1.0")),
-        workload,
-        "cpu-k",
-        1,
-        "threads=1",
-    )
-}
-
-fn connect(url: &str) -> Fleet {
-    Fleet::connect(&FleetOptions::new(url)).unwrap()
-}
-
-/// A store that knows so many series, each of two samples.
-fn filled(dir: &Path, machine: &Machine, series: u32) -> Store {
-    let store = open(dir);
-    for i in 0..series {
-        record(&store, &key_on(machine, &format!("w{i}")), 2);
-    }
-    store.describe(machine);
-    store.flush().unwrap();
-    store
-}
 
 const ROWS: &str = "SELECT count(*) FROM kernelwise.series";
 
@@ -102,8 +40,8 @@ fn records_travel_and_twice_is_once() {
     let mut fleet = connect(&server.url("owner"));
     let preview = fleet.preview(&a, &here(&this)).unwrap();
     assert_eq!((preview.records_out, preview.notes_out), (10, 2));
-    assert_eq!(preview.first_out.len(), 12);
-    assert!(!preview.first_out.concat().contains("anna"));
+    assert_eq!(preview.out.len(), 12);
+    assert!(!preview.out.concat().contains("anna"));
     assert_eq!(server.count(ROWS), 0, "looking is not syncing");
 
     let synced = fleet.sync(&a, &here(&this)).unwrap();
@@ -212,28 +150,30 @@ fn a_server_that_is_down_costs_a_message() {
 
 #[test]
 fn a_server_that_goes_down_in_the_middle_loses_and_doubles_nothing() {
-    let Some(mut server) = Server::start() else {
+    let Some(server) = Server::start() else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
     let this = machine("x86_64", 4);
     let store = filled(dir.path(), &this, 3500);
-    let mut fleet = connect(&server.url("owner"));
-    // The third batch finds no server: it stops while the second is on its way.
-    let proxy = Proxy::cutting_at(server.port, 2);
-    let through = server
-        .url("owner")
-        .replace(&server.port.to_string(), &proxy.port.to_string());
+    drop(connect(&server.url("owner")));
+    // It stops while the third batch waits for its commit: that batch is lost with it.
+    let (port, url) = (server.port, server.url("owner"));
+    let server = Arc::new(Mutex::new(server));
+    let falls = server.clone();
+    let proxy = Proxy::doing_at(port, 3, move || falls.lock().unwrap().stop());
+    let through = server.lock().unwrap().url_through(&proxy);
     let mut cut = connect(&through);
     let error = cut.sync(&store, &here(&this)).unwrap_err();
     assert!(matches!(error, FleetError::Unreachable { .. }), "{error:?}");
-    server.stop();
-    let error = fleet.sync(&store, &here(&this)).unwrap_err();
+    let error = cut.sync(&store, &here(&this)).unwrap_err();
     assert!(matches!(error, FleetError::Unreachable { .. }), "{error:?}");
+    let error = Fleet::connect(&FleetOptions::new(&url)).unwrap_err();
+    assert!(matches!(error, FleetError::Unreachable { .. }), "{error:?}");
+    let mut server = server.lock().unwrap();
     server.run();
-    let mut fleet = connect(&server.url("owner"));
-    let synced = fleet.sync(&store, &here(&this)).unwrap();
-    // Two batches were committed, of which one was not heard of.
+    assert_eq!(server.count(ROWS), 2000);
+    let synced = connect(&url).sync(&store, &here(&this)).unwrap();
     assert_eq!(synced.records_out, 1500);
     assert_eq!(server.count(ROWS), 3500);
     let sum = "SELECT sum((statistics::json->>'timed')::bigint)::bigint FROM kernelwise.series";
@@ -250,9 +190,7 @@ fn a_commit_that_is_not_heard_of_is_not_done_twice() {
     let store = filled(dir.path(), &this, 10);
     drop(connect(&server.url("owner")));
     let proxy = Proxy::cutting_at(server.port, 1);
-    let through = server
-        .url("owner")
-        .replace(&server.port.to_string(), &proxy.port.to_string());
+    let through = server.url_through(&proxy);
     let error = connect(&through).sync(&store, &here(&this)).unwrap_err();
     assert!(matches!(error, FleetError::Unreachable { .. }), "{error:?}");
     assert_eq!(proxy.commits(), 1);
@@ -386,56 +324,4 @@ fn a_restored_server_is_told_everything_again() {
         .sync(&b, &here(&this))
         .unwrap();
     assert_eq!(synced.taken.records, 5);
-}
-
-#[test]
-fn tls_is_spoken_and_the_certificate_is_verified() {
-    let mut pem = None;
-    let server = Server::start_with(|dir| {
-        pem = certificate(dir);
-        if pem.is_none() {
-            vec![]
-        } else {
-            vec!["ssl=on".into()]
-        }
-    });
-    let Some(server) = server else { return };
-    let Some(pem) = pem else {
-        kernelwise_testing::skip("openssl", "no openssl to make a certificate with");
-        return;
-    };
-    let url = server
-        .url("owner")
-        .replace("sslmode=disable", "sslmode=require");
-    let mut options = FleetOptions::new(&url);
-    options.authorities = Some(pem);
-    let fleet = Fleet::connect(&options).unwrap();
-    let encrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
-        WHERE ssl AND application_name = 'kernelwise'";
-    assert_eq!(server.count(encrypted), 1);
-    drop(fleet);
-    // The system's authorities do not know it.
-    options.authorities = None;
-    let error = Fleet::connect(&options).unwrap_err();
-    assert!(matches!(error, FleetError::Unreachable { .. }), "{error:?}");
-    options.authorities = Some(b"no certificate".to_vec());
-    let error = Fleet::connect(&options).unwrap_err();
-    assert!(
-        matches!(error, FleetError::Certificates { .. }),
-        "{error:?}"
-    );
-}
-
-#[test]
-fn what_is_measured_is_pushing() {
-    let Some(server) = Server::start() else {
-        return;
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let options = FleetOptions::new(&server.url("owner"));
-    let clock = kernelwise_measure::TscClock::new();
-    let wall = kernelwise_store::WallClock::new(|| shared::NOW_S);
-    let rate = kernelwise_store::fleet::sync_per_s(&options, dir.path(), 1500, &clock, wall);
-    assert!(rate.unwrap() > 0.0);
-    assert_eq!(server.count(ROWS), 1500);
 }

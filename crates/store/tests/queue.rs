@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use kernelwise_store::fleet::{Fleet, FleetOptions, JobResult, MOST_ATTEMPTS};
+use kernelwise_store::fleet::{Fleet, FleetOptions, JobResult, MOST_ATTEMPTS, SEARCHES_AT_ONCE};
 use kernelwise_store::{Happened, Statistics};
 use kernelwise_types::units::Nanos;
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ fn a_job_is_taken_once_and_its_result_counts_once() {
     assert!(!a.renew_job(&first, LONG).unwrap());
     let counts = a.job_counts("s").unwrap();
     assert_eq!((counts.waiting, counts.leased, counts.done), (0, 2, 1));
-    let results = a.job_results("s").unwrap();
+    let results = a.job_results("s", 0).unwrap();
     assert_eq!(results.len(), 1);
     assert_eq!(results[0].spec, first.spec);
     let record = results[0].record.as_ref().unwrap();
@@ -102,7 +102,7 @@ fn a_worker_that_lost_its_lease_cannot_finish() {
             .finish_job(&prompt, key_of(&prompt.spec), measured(2.0))
             .unwrap()
     );
-    let results = fleet.job_results("s").unwrap();
+    let results = fleet.job_results("s", 0).unwrap();
     let record = results[0].record.as_ref().unwrap();
     assert_eq!(record.statistics, measured(2.0));
 }
@@ -129,7 +129,7 @@ fn what_fails_too_often_is_poisoned() {
     for search in ["fails", "vanishes"] {
         assert_eq!(fleet.take_job(search, "w", LONG).unwrap(), None);
         assert_eq!(fleet.job_counts(search).unwrap().poisoned, 1, "{search}");
-        let results = fleet.job_results(search).unwrap();
+        let results = fleet.job_results(search, 0).unwrap();
         assert!(
             matches!(&results[..], [JobResult { record: None, .. }]),
             "{search}"
@@ -146,9 +146,7 @@ fn a_result_whose_commit_was_not_heard_of_counts_once() {
     fleet.put_jobs("s", &specs(1)).unwrap();
     // Taking is the first commit, finishing the second.
     let proxy = Proxy::cutting_at(server.port, 2);
-    let through = server
-        .url("owner")
-        .replace(&server.port.to_string(), &proxy.port.to_string());
+    let through = server.url_through(&proxy);
     let mut cut = connect(&through);
     let job = cut.take_job("s", "w", LONG).unwrap().unwrap();
     assert!(
@@ -161,8 +159,90 @@ fn a_result_whose_commit_was_not_heard_of_counts_once() {
             .finish_job(&job, key_of(&job.spec), measured(5.0))
             .unwrap()
     );
+    assert!(again.was_finished(&job).unwrap(), "and it was this worker");
     assert_eq!(fleet.job_counts("s").unwrap().done, 1);
     assert_eq!(server.count("SELECT count(*) FROM kernelwise.series"), 1);
+}
+
+#[test]
+fn a_job_that_was_taken_without_hearing_of_it_is_given_back() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let mut fleet = connect(&server.url("owner"));
+    fleet.put_jobs("s", &specs(1)).unwrap();
+    let proxy = Proxy::cutting_at(server.port, 1);
+    let mut cut = connect(&server.url_through(&proxy));
+    let error = cut.take_job("s", "w", LONG).unwrap_err();
+    assert!(error.is_temporary(), "{error:?}");
+    assert_eq!(fleet.take_job("s", "other", LONG).unwrap(), None);
+    assert_eq!(fleet.release_unheard("s", "other").unwrap(), 0);
+    assert_eq!(fleet.release_unheard("s", "w").unwrap(), 1);
+    let job = fleet.take_job("s", "w", LONG).unwrap().unwrap();
+    assert_eq!(job.attempt, 1, "it does not count as a failure");
+}
+
+/// Large results come in pages that are bounded in bytes, and later ones by their number.
+#[test]
+fn results_are_read_page_by_page() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let mut fleet = connect(&server.url("owner"));
+    // 400 jobs of 60 kB are 24 MB.
+    let specs: Vec<Value> = (0..400)
+        .map(|i| json!({"tile": i, "ballast": "x".repeat(60_000)}))
+        .collect();
+    fleet.put_jobs("s", &specs).unwrap();
+    fleet.put_jobs("other", &specs[..1]).unwrap();
+    let first = fleet.take_job("s", "w", LONG).unwrap().unwrap();
+    server
+        .admin()
+        .batch_execute(
+            "UPDATE kernelwise.job SET state = 'poisoned' WHERE state = 'waiting' AND search = 's'",
+        )
+        .unwrap();
+    let (mut after, mut pages, mut seen) = (0, 0, Vec::new());
+    loop {
+        let page = fleet.job_results("s", after).unwrap();
+        let Some(last) = page.last() else { break };
+        assert!(page.len() <= 8 * 1_048_576 / 60_000, "{}", page.len());
+        (after, pages) = (last.id, pages + 1);
+        seen.extend(page.into_iter().map(|result| result.spec["tile"].clone()));
+    }
+    let expected: Vec<Value> = (1..400).map(Value::from).collect();
+    assert_eq!((pages, seen), (3, expected));
+    // The first one ends behind the reader's back.
+    let id = fleet.job_id("s", &specs[0]).unwrap().unwrap();
+    assert_eq!(fleet.job_id("s", &json!("no such job")).unwrap(), None);
+    assert_eq!(fleet.results_of(&[id]).unwrap(), []);
+    let open = fleet.open_jobs("s").unwrap();
+    assert_eq!((open.waiting, open.leased), (vec![], vec![id]));
+    let key = key_of(&first.spec);
+    assert!(fleet.finish_job(&first, key, measured(3.0)).unwrap());
+    assert_eq!(fleet.job_results("s", after).unwrap(), []);
+    let results = fleet.results_of(&[id]).unwrap();
+    assert!(results[0].record.is_some() && results[0].spec["tile"] == 0);
+}
+
+#[test]
+fn searches_are_named_page_by_page() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let mut fleet = connect(&server.url("owner"));
+    let sql = "INSERT INTO kernelwise.job (search, content, spec)
+        SELECT 's' || to_char(i % 1500, 'FM0000'), decode(md5(i::text) || md5(i::text), 'hex'), '1'
+        FROM generate_series(1, 3000) AS i";
+    server.admin().batch_execute(sql).unwrap();
+    let first = fleet.open_searches(None).unwrap();
+    assert_eq!((first.len(), &*first[999]), (SEARCHES_AT_ONCE, "s0999"));
+    let rest = fleet.open_searches(Some(&first[999])).unwrap();
+    assert_eq!((rest.len(), &*rest[0]), (500, "s1000"));
+    assert_eq!(
+        fleet.open_searches(Some("s1499")).unwrap(),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -230,7 +310,7 @@ fn killed_workers_lose_no_job_and_double_none() {
         number += 1;
         assert!(number < 10_000, "{:?}", fleet.job_counts("s").unwrap());
     }
-    assert_eq!(fleet.job_results("s").unwrap().len(), JOBS as usize);
+    assert_eq!(fleet.job_results("s", 0).unwrap().len(), JOBS as usize);
     let sum = "SELECT sum((statistics::json->>'timed')::bigint)::bigint FROM kernelwise.series";
     assert_eq!(server.count(sum), i64::from(JOBS));
 }

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args as ClapArgs, Subcommand};
 use kernelwise_bench::{ChoicesOptions, Options as BenchOptions};
+use kernelwise_model::ModelKind;
 use kernelwise_probe::calibrate::CalibrateOptions;
 use kernelwise_types::DType;
 
@@ -19,9 +21,34 @@ pub(crate) enum Bench {
     Select(BenchSelect),
     /// How good the choices of a calibrated selector are, beside a rule written by hand and the best there is
     Choices(BenchChoices),
-    /// What remembering costs: recording, writing, opening; with KERNELWISE_DATABASE_URL also pushing to that server, where the
-    /// records stay
+    /// What remembering costs: recording, writing, opening, and pushing to a server: that of KERNELWISE_DATABASE_URL, or one that is
+    /// started for it where PostgreSQL is installed. What is pushed is deleted again
     Store(BenchStore),
+    /// What models cost: seconds and memory of a fit to made-up rows, and the time of an answer
+    Model(BenchModel),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct BenchModel {
+    /// Rows to fit a model to
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rows: u32,
+
+    /// Features of each row
+    #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) features: u16,
+
+    /// The type of model
+    #[arg(long, value_name = "TYPE", default_value = ModelKind::BoostedTrees.name(), value_parser = PossibleValuesParser::new(ModelKind::NAMES))]
+    pub(crate) model: String,
+
+    /// Seed of the rows and the model
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, ClapArgs)]

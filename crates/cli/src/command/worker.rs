@@ -1,5 +1,6 @@
 //! Tuning on many machines: `kernelwise tune --queue` puts settings as jobs on a PostgreSQL server, `kernelwise worker` measures
-//! them. A worker that vanishes loses its job to another after the lease; a job counts once, whoever finished it.
+//! them. A worker that vanishes loses its job to another after the lease; a job counts once, whoever finished it. A server that
+//! is restarted is waited for.
 
 use kernelwise_tune::search::Strategy;
 use kernelwise_types::{Machine, Workload};
@@ -10,6 +11,8 @@ use crate::exit::Failure;
 
 #[cfg(feature = "postgres")]
 mod jobs;
+#[cfg(feature = "postgres")]
+mod patient;
 #[cfg(feature = "postgres")]
 pub(crate) use jobs::work;
 

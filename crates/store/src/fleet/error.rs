@@ -3,8 +3,9 @@
 use std::error::Error as _;
 use std::sync::Arc;
 
-use postgres::error::SqlState;
+use tokio_postgres::error::SqlState;
 
+use super::tls;
 use crate::error::StoreError;
 
 /// Why a server could not be used. The embedded store is not concerned: decisions are made from it alone.
@@ -17,14 +18,24 @@ pub enum FleetError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The certificates cannot be used.
+    /// The authorities that were named cannot be used.
     #[error("certificates: {reason}: name a file of PEM certificates")]
     Certificates {
         /// What is wrong with them.
         reason: String,
     },
+    /// The connection would not be encrypted, or not to the server that was meant. Nothing was sent.
+    #[error("no safe connection to {server}: {reason}: {remedy}")]
+    Untrusted {
+        /// Host and port.
+        server: String,
+        /// What is wrong with the server's certificate.
+        reason: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
     /// Nobody answers, or the connection broke. What was committed stays, and the next sync goes on from there.
-    #[error("{server} cannot be reached: {reason}: nothing is lost, sync again later")]
+    #[error("{server} cannot be reached: {reason}: nothing is lost, try again later")]
     Unreachable {
         /// Host and port, without user and password.
         server: String,
@@ -58,7 +69,7 @@ pub enum FleetError {
         known: i32,
     },
     /// A statement took too long, or had to wait for too long.
-    #[error("{server} took too long: sync again later")]
+    #[error("{server} took too long: try again later")]
     Slow {
         /// Host and port.
         server: String,
@@ -69,7 +80,15 @@ pub enum FleetError {
         /// Host and port.
         server: String,
         /// What it said.
-        source: Arc<postgres::Error>,
+        source: Arc<tokio_postgres::Error>,
+    },
+    /// A server of this process's own could not be started.
+    #[error(
+        "no private server: {reason}: install PostgreSQL, or name a server in KERNELWISE_DATABASE_URL"
+    )]
+    Private {
+        /// What was tried and said.
+        reason: String,
     },
     /// The embedded store failed.
     #[error(transparent)]
@@ -77,8 +96,20 @@ pub enum FleetError {
 }
 
 impl FleetError {
-    pub(super) fn of(server: &str, source: postgres::Error) -> Self {
+    /// Whether the same may well succeed later, without anybody doing anything about it: the server is away, starting or busy.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Slow { .. })
+    }
+
+    pub(super) fn of(server: &str, source: tokio_postgres::Error) -> Self {
         let server = server.to_owned();
+        if let Some((reason, remedy)) = tls::trouble(&source) {
+            return Self::Untrusted {
+                server,
+                reason,
+                remedy,
+            };
+        }
         let reason = || {
             let deeper = source.source().map(ToString::to_string);
             deeper.unwrap_or_else(|| source.to_string())
@@ -107,6 +138,11 @@ impl FleetError {
             Some(_) => Self::Server {
                 server,
                 source: Arc::new(source),
+            },
+            // The server wants a password, and the address has none.
+            None if source.to_string().starts_with("invalid configuration") => Self::Refused {
+                server,
+                reason: reason(),
             },
             // No answer of the server at all: the connection.
             None => Self::Unreachable {

@@ -5,47 +5,60 @@
 
 mod background;
 mod error;
+mod link;
+#[cfg(all(test, unix))]
+mod plans;
+mod preview;
+#[cfg(unix)]
+mod private;
 mod queue;
+mod rate;
 mod schema;
 mod sync;
+mod tls;
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use postgres::config::{Host, SslMode};
-use postgres::{Client, Config};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
 
 pub use background::{BackgroundSync, SyncState};
 pub use error::FleetError;
-pub use queue::{Job, JobCounts, JobResult, MOST_ATTEMPTS};
-pub use sync::{SyncPreview, Synced, sync_per_s};
+use link::{Limits, Link};
+pub use preview::{ServerSeen, SyncPreview};
+#[cfg(unix)]
+pub use private::{Listen, PrivateServer};
+pub use queue::{Job, JobCounts, JobResult, MOST_ATTEMPTS, OpenJobs, SEARCHES_AT_ONCE};
+pub use rate::sync_per_s;
+pub use sync::Synced;
 
 /// How a server is reached.
 #[derive(Clone)]
 pub struct FleetOptions {
     /// Its address, such as `postgresql://user@host/kernelwise?sslmode=require`.
     pub url: String,
-    /// The authorities that are believed, as PEM text; `None` for those of the operating system.
+    /// The authorities that are believed, as PEM text; `None` for those of the file that `KERNELWISE_DATABASE_CA` names, or, where
+    /// that is not set, of the operating system.
     pub authorities: Option<Vec<u8>>,
-    /// How long one statement may take.
+    /// How long one statement may take on the server.
     pub statement_timeout: Duration,
-    /// How long connecting may take, and how long data may stay without an answer.
+    /// How long connecting may take, from the first packet to the server's welcome; and how much longer than a statement its
+    /// answer may take.
     pub network_timeout: Duration,
+    /// How long dropping a [`BackgroundSync`] waits for an exchange under way.
+    pub drop_timeout: Duration,
 }
 
 impl FleetOptions {
-    /// The usual for an address: half a minute for a statement, ten seconds for the network.
+    /// The usual for an address: half a minute for a statement, ten seconds for the network, five when dropped.
     pub fn new(url: &str) -> Self {
         Self {
             url: url.to_owned(),
             authorities: None,
             statement_timeout: Duration::from_secs(30),
             network_timeout: Duration::from_secs(10),
+            drop_timeout: Duration::from_secs(5),
         }
     }
 }
@@ -56,15 +69,14 @@ impl fmt::Debug for FleetOptions {
         f.debug_struct("FleetOptions")
             .field("statement_timeout", &self.statement_timeout)
             .field("network_timeout", &self.network_timeout)
+            .field("drop_timeout", &self.drop_timeout)
             .finish_non_exhaustive()
     }
 }
 
 /// A server of records, connected.
 pub struct Fleet {
-    client: Client,
-    /// Host and port, for messages.
-    address: String,
+    link: Link,
     /// The server's own name, which positions are kept under.
     name: String,
 }
@@ -72,7 +84,7 @@ pub struct Fleet {
 impl fmt::Debug for Fleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fleet")
-            .field("address", &self.address)
+            .field("address", &self.link.address())
             .finish_non_exhaustive()
     }
 }
@@ -80,53 +92,73 @@ impl fmt::Debug for Fleet {
 impl Fleet {
     /// Connects, and makes or updates the tables if this user may. One of a newer format is an error, and is not touched.
     pub fn connect(options: &FleetOptions) -> Result<Self, FleetError> {
-        let mut config: Config = options.url.parse().map_err(|e: postgres::Error| {
-            let reason = std::error::Error::source(&e).map(ToString::to_string);
-            FleetError::Address {
-                reason: reason.unwrap_or_else(|| e.to_string()),
-            }
-        })?;
-        config
-            .connect_timeout(options.network_timeout)
-            .tcp_user_timeout(options.network_timeout)
-            .keepalives_idle(options.network_timeout)
-            .application_name("kernelwise");
-        let address = address(&config);
-        let tls = connector(&config, options.authorities.as_deref())?;
-        let failed = |e| FleetError::of(&address, e);
-        let mut client = config.connect(tls).map_err(failed)?;
-        let millis = options.statement_timeout.as_millis().to_string();
-        let sql = "SELECT set_config('statement_timeout', $1, false), set_config('lock_timeout', $1, false)";
-        client.execute(sql, &[&millis]).map_err(failed)?;
-        let found = match schema::read(&mut client).map_err(failed) {
+        let link = open(options)?;
+        let found = match schema::read(&link) {
             Ok((found, _)) => found,
             Err(FleetError::NotReady { .. }) => 0,
             Err(error) => return Err(error),
         };
-        if found > schema::FORMAT {
-            return Err(FleetError::Newer {
-                server: address,
-                found,
-                known: schema::FORMAT,
-            });
-        }
+        known(&link, found)?;
         if found < schema::FORMAT {
-            schema::migrate(&mut client).map_err(|e| match FleetError::of(&address, e) {
+            schema::migrate(&link).map_err(|error| match error {
                 FleetError::Refused { server, .. } => FleetError::NotReady { server },
                 other => other,
             })?;
         }
-        let (_, name) = schema::read(&mut client).map_err(failed)?;
-        Ok(Self {
-            client,
-            address,
-            name,
-        })
+        let (_, name) = schema::read(&link)?;
+        Ok(Self { link, name })
     }
 
-    fn failed(&self, source: postgres::Error) -> FleetError {
-        FleetError::of(&self.address, source)
+    /// Connects and changes nothing. A server without tables is [`FleetError::NotReady`].
+    pub fn look(options: &FleetOptions) -> Result<Self, FleetError> {
+        let link = open(options)?;
+        let (found, name) = schema::read(&link)?;
+        known(&link, found)?;
+        Ok(Self { link, name })
     }
+}
+
+/// An error if the format is one that this version does not know.
+fn known(link: &Link, found: i32) -> Result<(), FleetError> {
+    match found > schema::FORMAT {
+        true => Err(FleetError::Newer {
+            server: link.address().to_owned(),
+            found,
+            known: schema::FORMAT,
+        }),
+        false => Ok(()),
+    }
+}
+
+/// A connection whose statements end in time.
+fn open(options: &FleetOptions) -> Result<Link, FleetError> {
+    let mut config: Config = options.url.parse().map_err(|e: tokio_postgres::Error| {
+        let reason = std::error::Error::source(&e).map(ToString::to_string);
+        FleetError::Address {
+            reason: reason.unwrap_or_else(|| e.to_string()),
+        }
+    })?;
+    // What the operating system takes here, in whole seconds.
+    let [least, most] = [1, 30_000].map(Duration::from_secs);
+    let kept_alive = options.network_timeout.clamp(least, most);
+    config
+        .connect_timeout(options.network_timeout)
+        .tcp_user_timeout(kept_alive)
+        .keepalives_idle(kept_alive)
+        .application_name("kernelwise");
+    let tls = tls::connector(&config, options.authorities.as_deref())?;
+    let limits = Limits {
+        connecting: options.network_timeout,
+        answer: options
+            .network_timeout
+            .saturating_add(options.statement_timeout),
+    };
+    let link = Link::open(&config, tls, &address(&config), limits)?;
+    let millis = options.statement_timeout.as_millis().to_string();
+    let sql =
+        "SELECT set_config('statement_timeout', $1, false), set_config('lock_timeout', $1, false)";
+    link.execute(sql, &[&millis])?;
+    Ok(link)
 }
 
 /// Where a server is, without who asks.
@@ -141,33 +173,4 @@ fn address(config: &Config) -> String {
         Some(port) => format!("{host}:{port}"),
         None => host,
     }
-}
-
-/// TLS by Rust alone. The server's certificate is always verified, for its name too.
-fn connector(config: &Config, authorities: Option<&[u8]>) -> Result<MakeRustlsConnect, FleetError> {
-    let bad = |reason: String| FleetError::Certificates { reason };
-    let mut roots = RootCertStore::empty();
-    match authorities {
-        Some(pem) => {
-            for certificate in CertificateDer::pem_slice_iter(pem) {
-                let certificate = certificate.map_err(|e| bad(e.to_string()))?;
-                roots.add(certificate).map_err(|e| bad(e.to_string()))?;
-            }
-            if roots.is_empty() {
-                return Err(bad("there are none".into()));
-            }
-        }
-        // Reading them takes a while; nobody looks where no TLS is wanted.
-        None if config.get_ssl_mode() == SslMode::Disable => {}
-        None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| bad(e.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(MakeRustlsConnect::new(tls))
 }

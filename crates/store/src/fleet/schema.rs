@@ -1,7 +1,8 @@
 //! The tables on the server, as the steps that made them. Run under a lock that all clients share, so that of many that
 //! come at once one makes them and the others wait.
 
-use postgres::Client;
+use super::FleetError;
+use super::link::Link;
 
 /// Step n brings a server from format n to n + 1.
 ///
@@ -68,32 +69,31 @@ pub(super) const FORMAT: i32 = STEPS.len() as i32;
 const LOCK: i64 = 0x6b65_726e_656c_7769;
 
 /// The format and the name of a server.
-pub(super) fn read(client: &mut Client) -> Result<(i32, String), postgres::Error> {
-    let row = client.query_one("SELECT version, server FROM kernelwise.format", &[])?;
+pub(super) fn read(link: &Link) -> Result<(i32, String), FleetError> {
+    let row = link.query_one("SELECT version, server FROM kernelwise.format", &[])?;
     Ok((row.get(0), row.get(1)))
 }
 
 /// Makes what is missing, all or nothing.
-pub(super) fn migrate(client: &mut Client) -> Result<(), postgres::Error> {
-    let mut transaction = client.transaction()?;
-    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK])?;
-    // Asked for first: a user who may not create finds it there.
-    let sql = "SELECT to_regclass('kernelwise.format') IS NOT NULL";
-    let there: bool = transaction.query_one(sql, &[])?.get(0);
-    if !there {
-        transaction.batch_execute("CREATE SCHEMA IF NOT EXISTS kernelwise")?;
-    }
-    let found: i32 = if there {
-        let sql = "SELECT version FROM kernelwise.format";
-        transaction.query_one(sql, &[])?.get(0)
-    } else {
-        0
-    };
-    for step in STEPS.iter().skip(found.max(0) as usize) {
-        transaction.batch_execute(step)?;
-    }
-    if found < FORMAT {
-        transaction.execute("UPDATE kernelwise.format SET version = $1", &[&FORMAT])?;
-    }
-    transaction.commit()
+pub(super) fn migrate(link: &Link) -> Result<(), FleetError> {
+    link.transact(|link| {
+        link.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK])?;
+        // Asked for first: a user who may not create finds it there.
+        let sql = "SELECT to_regclass('kernelwise.format') IS NOT NULL";
+        let there: bool = link.query_one(sql, &[])?.get(0);
+        let found: i32 = if there {
+            let sql = "SELECT version FROM kernelwise.format";
+            link.query_one(sql, &[])?.get(0)
+        } else {
+            link.run("CREATE SCHEMA IF NOT EXISTS kernelwise")?;
+            0
+        };
+        for step in STEPS.iter().skip(found.max(0) as usize) {
+            link.run(step)?;
+        }
+        if found < FORMAT {
+            link.execute("UPDATE kernelwise.format SET version = $1", &[&FORMAT])?;
+        }
+        Ok(())
+    })
 }

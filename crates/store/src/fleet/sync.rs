@@ -1,34 +1,35 @@
 //! Bringing records to a server and from it.
 //!
-//! Both ways go in batches, each a transaction of its own, and after each the position is kept in the embedded store. So a
-//! sync that is cut off goes on where it was, and a batch whose commit was not heard of is sent again: the server knows each row
-//! by key and origin and takes it only if its revision is higher, so that changes nothing.
+//! Both ways go in batches of at most 1000 rows and 8 MB, each a transaction of its own, and after each the position is kept in
+//! the embedded store. So a sync that is cut off goes on where it was, and a batch whose commit was not heard of is sent again:
+//! the server knows each row by key and origin and takes it only if its revision is higher, so that changes nothing.
 //!
 //! Of what the server has, a machine takes what is about its own kind and about kinds near enough to count.
 
 use std::collections::HashMap;
-use std::path::Path;
 
-use kernelwise_measure::Clock;
-use kernelwise_types::units::Nanos;
 use kernelwise_types::{Calibration, Fingerprint, Machine};
-use postgres::{Row, Transaction};
-use rusqlite::OptionalExtension;
+use rusqlite::{Connection, OptionalExtension};
 use serde::Serialize;
+use tokio_postgres::Row;
 
-use super::{Fleet, FleetError, FleetOptions};
+use super::link::{Bound, Link};
+use super::{Fleet, FleetError};
 use crate::embedded::rows::{self, SeriesRecord};
-use crate::figures;
 use crate::key::{Digest, SeriesKey};
 use crate::note::{Note, NoteKind};
 use crate::place::Place;
 use crate::private::portable;
-use crate::store::{Options, Sample, Store, WallClock};
+use crate::store::Store;
 use crate::trust::{Here, Trust};
 use crate::wisdom::{Imported, TakenFrom, Wisdom};
 
-/// Rows in one transaction.
+/// Rows in one transaction, at most.
 const BATCH: u32 = 1000;
+/// Bytes in one transaction, at most; a row that is larger goes alone.
+const BATCH_BYTES: usize = 8 << 20;
+/// What the numbers of a row come to, in bytes.
+const ROW_BYTES: usize = 500;
 /// Kinds of machine that are looked at, at most.
 const MOST_KINDS: i64 = 10_000;
 /// Kinds that weigh less than this are not worth the room.
@@ -39,20 +40,39 @@ const LARGEST_BODY: usize = 16 << 20;
 const PUSHED: &str = "push";
 const PUSHED_NOTES: &str = "push notes";
 
-/// What a sync would do.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct SyncPreview {
-    /// Records that would leave this machine, or whose later revision would.
-    pub records_out: u64,
-    /// Notes that would leave it.
-    pub notes_out: u64,
-    /// The first of them, each as the line that would stand in a wisdom file: this is all that leaves.
-    pub first_out: Vec<String>,
-    /// Records on the server that fit this machine and changed since the last sync.
-    pub records_in: u64,
-    /// Kinds of machine that fit.
-    pub kinds: u64,
-}
+/// The next batch of one kind of machine: what changed before the transaction $2 and comes after the row ($3, $4, $5). The limits are
+/// [`BATCH`] and [`BATCH_BYTES`]; the rows of the batch are weighed after the index found them, and the first one always comes.
+pub(super) const PULL_RECORDS: &str = "
+    SELECT changed, key, origin, revision, fingerprint, environment, workload, kernel, version, params, statistics
+    FROM (
+        SELECT page.*, row_number() OVER place AS number,
+            sum(500 + octet_length(environment) + octet_length(workload) + octet_length(params)
+                + octet_length(statistics)) OVER place AS bytes
+        FROM (
+            SELECT changed, key, origin, revision, fingerprint, environment, workload, kernel, version, params, statistics
+            FROM kernelwise.series
+            WHERE fingerprint = $1 AND changed < $2 AND (changed, key, origin) > ($3, $4, $5)
+            ORDER BY changed, key, origin LIMIT 1000
+        ) AS page
+        WINDOW place AS (ORDER BY changed, key, origin ROWS UNBOUNDED PRECEDING)
+    ) AS weighed
+    WHERE bytes <= 8388608 OR number = 1
+    ORDER BY changed, key, origin";
+
+/// The same for notes.
+pub(super) const PULL_NOTES: &str = "
+    SELECT changed, kind, name, at_s, body
+    FROM (
+        SELECT page.*, row_number() OVER place AS number, sum(500 + octet_length(body)) OVER place AS bytes
+        FROM (
+            SELECT changed, kind, name, at_s, body FROM kernelwise.note
+            WHERE fingerprint = $1 AND changed < $2 AND (changed, kind, name) > ($3, $4, $5)
+            ORDER BY changed, kind, name LIMIT 1000
+        ) AS page
+        WINDOW place AS (ORDER BY changed, kind, name ROWS UNBOUNDED PRECEDING)
+    ) AS weighed
+    WHERE bytes <= 8388608 OR number = 1
+    ORDER BY changed, kind, name";
 
 /// What a sync did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -68,32 +88,8 @@ pub struct Synced {
     pub taken: Imported,
 }
 
-/// Records per second to a server, with as many as asked for: for `kernelwise bench store`. They stay on the server, of a kind of
-/// machine that does not exist, so use one that is there to be measured. `dir` is an empty directory.
-pub fn sync_per_s(
-    options: &FleetOptions,
-    dir: &Path,
-    records: u32,
-    clock: &dyn Clock,
-    wall: WallClock,
-) -> Result<f64, FleetError> {
-    let store = Store::open(dir, Options::new(wall))?;
-    for (number, key) in figures::keys(records).enumerate() {
-        store.record(store.slot(&key), Sample::timed(Nanos::from_u64(1000)));
-        if number % 10_000 == 9_999 {
-            store.flush()?;
-        }
-    }
-    store.flush()?;
-    let mut fleet = Fleet::connect(options)?;
-    let (mut synced, before) = (Synced::default(), clock.now());
-    fleet.push(&store, &mut synced)?;
-    let seconds = clock.now().saturating_sub(before) as f64 / 1e9;
-    Ok(synced.records_out as f64 / seconds)
-}
-
 /// A place in an order.
-type Position = (i64, i64);
+pub(super) type Position = (i64, i64);
 
 fn position(store: &Store, server: &str, what: &str) -> Result<Position, FleetError> {
     let sql = "SELECT position, id FROM sync WHERE server = ?1 AND what = ?2";
@@ -110,45 +106,119 @@ fn set_position(store: &Store, server: &str, what: &str, at: Position) -> Result
     Ok(())
 }
 
-impl Fleet {
-    /// What [`Fleet::sync`] would do, without doing it.
-    pub fn preview(&mut self, store: &Store, here: &Here) -> Result<SyncPreview, FleetError> {
-        const SHOWN: usize = 20;
-        store.flush()?;
-        let pushed = position(store, &self.name, PUSHED)?;
-        let records = store.with(|conn| rows::changed_after(conn, pushed, u32::MAX))?;
-        let after = position(store, &self.name, PUSHED_NOTES)?.0;
-        let notes = store.with(|conn| rows::notes(conn, None, Some(after)))?;
-        let mut wisdom = Wisdom::default();
-        records
-            .iter()
-            .take(SHOWN)
-            .for_each(|(.., r)| wisdom.add(r.clone()));
-        let room = SHOWN.saturating_sub(records.len());
-        let shown = notes.iter().take(room).cloned().map(portable);
-        shown.for_each(|note| wisdom.add_note(note));
-        let text = String::from_utf8_lossy(&wisdom.to_bytes(false)).into_owned();
-        let mut preview = SyncPreview {
-            records_out: records.len() as u64,
-            notes_out: notes.len() as u64,
-            first_out: text.lines().skip(1).map(str::to_owned).collect(),
-            ..SyncPreview::default()
-        };
-        let horizon = self.horizon()?;
-        let kinds = self.kinds(here)?;
-        for kind in &kinds {
-            let from = self.pulled(store, kind, horizon)?;
-            let sql = "SELECT count(*) FROM kernelwise.series WHERE fingerprint = $1 AND changed >= $2 AND changed < $3";
-            let bound: [&(dyn postgres::types::ToSql + Sync); 3] =
-                [&kind.as_str(), &from, &horizon];
-            let count = self.client.query_one(sql, &bound);
-            let count: i64 = count.map_err(|e| self.failed(e))?.get(0);
-            preview.records_in += count.unsigned_abs();
-        }
-        preview.kinds = kinds.len() as u64;
-        Ok(preview)
-    }
+/// How many come before this many bytes are passed; one if there is any.
+fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
+    let mut bytes = 0;
+    let fits = |size: &usize| {
+        bytes += size;
+        bytes <= BATCH_BYTES
+    };
+    let mut sizes = sizes.peekable();
+    let any = usize::from(sizes.peek().is_some());
+    sizes.take_while(fits).count().max(any)
+}
 
+/// About what a record takes on the way.
+fn size(record: &SeriesRecord) -> usize {
+    let key = &record.key;
+    let environment = &key.place.environment;
+    let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let texts = key.workload.len() + key.kernel.len() + key.params.len();
+    let names = environment.os.len() + environment.library.len();
+    let more = optional(&environment.release) + optional(&environment.driver);
+    texts + names + more + ROW_BYTES
+}
+
+/// A batch of records that changed after a position, as far as the server takes them, and the position behind it. `None` at the
+/// end. Nothing else leaves this machine, and what a preview shows comes from here too.
+pub(super) fn records_after(
+    store: &Store,
+    after: Position,
+) -> Result<Option<(Vec<SeriesRecord>, Position)>, FleetError> {
+    let mut batch = store.with(|conn| rows::changed_after(conn, after, BATCH))?;
+    batch.truncate(fitting(batch.iter().map(|(.., record)| size(record))));
+    let Some((changed, id, _)) = batch.last() else {
+        return Ok(None);
+    };
+    let behind = (*changed, *id);
+    let records = batch.into_iter().map(|(.., record)| record);
+    // What the server would refuse would hold up the rest.
+    Ok(Some((
+        records.filter(SeriesRecord::is_sound).collect(),
+        behind,
+    )))
+}
+
+/// A place among notes in the order of their changes: the change, kind, fingerprint and name.
+pub(super) type NotePosition = (i64, String, String, String);
+
+/// The same for notes, in the form in which they leave.
+pub(super) fn notes_after(
+    store: &Store,
+    after: &NotePosition,
+) -> Result<Option<(Vec<Note>, NotePosition)>, FleetError> {
+    Ok(store.with(|conn| read_notes(conn, after))?)
+}
+
+fn read_notes(
+    conn: &Connection,
+    after: &NotePosition,
+) -> rusqlite::Result<Option<(Vec<Note>, NotePosition)>> {
+    // Names and sizes first: bodies can be large, and sorting would carry them about.
+    let sql = "SELECT changed, kind, fingerprint, name, octet_length(body) FROM note
+        WHERE (changed, kind, fingerprint, name) > (?1, ?2, ?3, ?4) AND changed > 0
+        ORDER BY changed, kind, fingerprint, name LIMIT ?5";
+    let mut statement = conn.prepare_cached(sql)?;
+    let bound = rusqlite::params![after.0, after.1, after.2, after.3, BATCH];
+    let listed = statement.query_map(bound, |row| {
+        let place: NotePosition = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        Ok((place, row.get::<_, usize>(4)?))
+    })?;
+    let mut listed: Vec<(NotePosition, usize)> = listed.collect::<Result<_, _>>()?;
+    listed.truncate(fitting(listed.iter().map(|(_, bytes)| bytes + ROW_BYTES)));
+    let Some((behind, _)) = listed.last().cloned() else {
+        return Ok(None);
+    };
+    let sql = "SELECT at_s, body FROM note WHERE kind = ?1 AND fingerprint = ?2 AND name = ?3";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut notes = Vec::new();
+    for ((_, kind, fingerprint, name), _) in listed {
+        let found = statement.query_row([&kind, &fingerprint, &name], |row| {
+            Ok((row.get::<_, u64>(0)?, row.get::<_, String>(1)?))
+        });
+        let note = || {
+            let (at_s, body) = found.ok()?;
+            Some(Note {
+                kind: NoteKind::from_name(&kind)?,
+                fingerprint: fingerprint.try_into().ok()?,
+                name,
+                at_s,
+                body: serde_json::from_str(&body).ok()?,
+            })
+        };
+        match note() {
+            Some(note) => notes.push(portable(note)),
+            None => tracing::warn!("a note of the store is damaged and left out"),
+        }
+    }
+    // What the server would refuse would hold up the rest.
+    notes.retain(|note| note.is_sound() && note.body.to_string().len() <= LARGEST_BODY);
+    Ok(Some((notes, behind)))
+}
+
+/// How far the notes of this store were pushed to a server.
+pub(super) fn pushed_notes(store: &Store, server: &str) -> Result<NotePosition, FleetError> {
+    // The end of the last change that was pushed: no kind is called that.
+    let (changed, _) = position(store, server, PUSHED_NOTES)?;
+    Ok((changed, char::MAX.to_string(), String::new(), String::new()))
+}
+
+/// How far the records of this store were pushed to a server.
+pub(super) fn pushed_records(store: &Store, server: &str) -> Result<Position, FleetError> {
+    position(store, server, PUSHED)
+}
+
+impl Fleet {
     /// Pushes what changed here, then pulls what changed there and fits this machine. What was done before an error stays done.
     pub fn sync(&mut self, store: &Store, here: &Here) -> Result<Synced, FleetError> {
         store.flush()?;
@@ -162,41 +232,24 @@ impl Fleet {
         Ok(synced)
     }
 
-    fn push(&mut self, store: &Store, synced: &mut Synced) -> Result<(), FleetError> {
-        let mut pushed = position(store, &self.name, PUSHED)?;
-        loop {
-            let batch = store.with(|conn| rows::changed_after(conn, pushed, BATCH))?;
-            let Some((changed, id, _)) = batch.last() else {
-                break;
-            };
-            pushed = (*changed, *id);
-            let records = batch.into_iter().map(|(.., record)| record);
-            // What the server would refuse would hold up the rest.
-            let records: Vec<SeriesRecord> = records.filter(SeriesRecord::is_sound).collect();
-            synced.records_out += self.push_records(&records)?;
+    pub(super) fn push(&mut self, store: &Store, synced: &mut Synced) -> Result<(), FleetError> {
+        let mut pushed = pushed_records(store, &self.name)?;
+        while let Some((records, behind)) = records_after(store, pushed)? {
+            synced.records_out += self.link.transact(|link| put_records(link, &records))?;
+            pushed = behind;
             set_position(store, &self.name, PUSHED, pushed)?;
         }
-        let after = position(store, &self.name, PUSHED_NOTES)?.0;
-        let revision = "SELECT revision FROM self";
-        let (notes, now) = store.with(|conn| {
-            let notes = rows::notes(conn, None, Some(after))?;
-            let now = conn.query_row(revision, [], |row| row.get(0))?;
-            Ok((notes, now))
-        })?;
-        let sound = |note: &Note| note.is_sound() && note.body.to_string().len() <= LARGEST_BODY;
-        let notes: Vec<Note> = notes.into_iter().map(portable).filter(sound).collect();
-        for batch in notes.chunks(BATCH as usize) {
-            synced.notes_out += self.push_notes(batch)?;
+        let mut pushed = pushed_notes(store, &self.name)?;
+        while let Some((notes, behind)) = notes_after(store, &pushed)? {
+            synced.notes_out += self.push_notes(&notes)?;
+            // More of the same change may follow: only those before it are known to be done.
+            set_position(store, &self.name, PUSHED_NOTES, (behind.0 - 1, 0))?;
+            pushed = behind;
         }
-        set_position(store, &self.name, PUSHED_NOTES, (now, 0))
+        set_position(store, &self.name, PUSHED_NOTES, (pushed.0, 0))
     }
 
-    /// One transaction; says how many rows were news.
-    fn push_records(&mut self, records: &[SeriesRecord]) -> Result<u64, FleetError> {
-        let push = |transaction: &mut Transaction<'_>| put_records(transaction, records);
-        self.transact(push)
-    }
-
+    /// One transaction; says how many were news.
     fn push_notes(&mut self, notes: &[Note]) -> Result<u64, FleetError> {
         let sql = "INSERT INTO kernelwise.note (kind, fingerprint, name, at_s, changed, body)
             SELECT kind, fingerprint, name, at_s, pg_current_xact_id()::text::bigint, body
@@ -205,44 +258,32 @@ impl Fleet {
             ON CONFLICT (kind, fingerprint, name) DO UPDATE
             SET at_s = excluded.at_s, changed = excluded.changed, body = excluded.body
             WHERE (note.at_s, note.body) < (excluded.at_s, excluded.body)";
+        // In one order for all, so that two who write the same rows wait for each other instead of locking each other out.
+        let mut notes: Vec<&Note> = notes.iter().collect();
+        notes.sort_by_key(|note| note.subject());
         let kinds: Vec<&str> = notes.iter().map(|n| n.kind.name()).collect();
         let fingerprints: Vec<&str> = notes.iter().map(|n| n.fingerprint.as_str()).collect();
         let names: Vec<&str> = notes.iter().map(|n| n.name.as_str()).collect();
         let times: Vec<i64> = notes.iter().map(|n| n.at_s.cast_signed()).collect();
         let bodies: Vec<String> = notes.iter().map(|n| n.body.to_string()).collect();
-        self.transact(|transaction| {
-            transaction.execute(sql, &[&kinds, &fingerprints, &names, &times, &bodies])
-        })
-    }
-
-    pub(super) fn transact<T>(
-        &mut self,
-        work: impl FnOnce(&mut Transaction<'_>) -> Result<T, postgres::Error>,
-    ) -> Result<T, FleetError> {
-        let run = || {
-            let mut transaction = self.client.transaction()?;
-            let answer = work(&mut transaction)?;
-            transaction.commit()?;
-            Ok(answer)
-        };
-        run().map_err(|e| FleetError::of(&self.address, e))
+        self.link
+            .transact(|link| link.execute(sql, &[&kinds, &fingerprints, &names, &times, &bodies]))
     }
 
     /// Below this all transactions have ended.
-    fn horizon(&mut self) -> Result<i64, FleetError> {
+    pub(super) fn horizon(&self) -> Result<i64, FleetError> {
         let sql = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
-        let row = self.client.query_one(sql, &[]);
-        Ok(row.map_err(|e| self.failed(e))?.get(0))
+        Ok(self.link.query_one(sql, &[])?.get(0))
     }
 
     /// The kinds of machine whose records count here: this one, and those that are near enough.
-    fn kinds(&mut self, here: &Here) -> Result<Vec<Fingerprint>, FleetError> {
+    pub(super) fn kinds(&self, here: &Here) -> Result<Vec<Fingerprint>, FleetError> {
         let sql = "SELECT fingerprint, kind, body FROM kernelwise.note
             WHERE kind IN ('machine', 'calibration') ORDER BY fingerprint LIMIT $1";
-        let found = self.client.query(sql, &[&MOST_KINDS]);
+        let found = self.link.query(sql, &[&MOST_KINDS])?;
         let mut machines: HashMap<String, Machine> = HashMap::new();
         let mut calibrations: HashMap<String, Calibration> = HashMap::new();
-        for row in found.map_err(|e| self.failed(e))? {
+        for row in found {
             let (fingerprint, kind, body): (String, String, String) =
                 (row.get(0), row.get(1), row.get(2));
             // What another version wrote may be of another form.
@@ -274,7 +315,12 @@ impl Fleet {
     }
 
     /// How far a kind was heard; from the beginning if the server is behind that.
-    fn pulled(&self, store: &Store, kind: &Fingerprint, horizon: i64) -> Result<i64, FleetError> {
+    pub(super) fn pulled(
+        &self,
+        store: &Store,
+        kind: &Fingerprint,
+        horizon: i64,
+    ) -> Result<i64, FleetError> {
         let (from, _) = position(store, &self.name, &format!("pull {kind}"))?;
         Ok(if from > horizon { 0 } else { from })
     }
@@ -288,15 +334,8 @@ impl Fleet {
             // The last row that was taken: the next batch begins behind it.
             let (mut at, mut key, mut origin) = (from, Vec::<u8>::new(), String::new());
             loop {
-                let sql = "SELECT changed, key, origin, revision, fingerprint, environment, workload, kernel, version,
-                        params, statistics
-                    FROM kernelwise.series
-                    WHERE fingerprint = $1 AND changed < $2 AND (changed, key, origin) > ($3, $4, $5)
-                    ORDER BY changed, key, origin LIMIT $6";
-                let kind = kind.as_str();
-                let bound: [&(dyn postgres::types::ToSql + Sync); 6] =
-                    [&kind, &horizon, &at, &key, &origin, &i64::from(BATCH)];
-                let batch = self.client.query(sql, &bound).map_err(|e| self.failed(e))?;
+                let bound: Bound<'_> = &[&kind.as_str(), &horizon, &at, &key, &origin];
+                let batch = self.link.query(PULL_RECORDS, bound)?;
                 let Some(last) = batch.last() else {
                     break;
                 };
@@ -325,12 +364,8 @@ impl Fleet {
     ) -> Result<(), FleetError> {
         let (mut at, mut of, mut name) = (from, String::new(), String::new());
         loop {
-            let sql = "SELECT changed, kind, name, at_s, body FROM kernelwise.note
-                WHERE fingerprint = $1 AND changed < $2 AND (changed, kind, name) > ($3, $4, $5)
-                ORDER BY changed, kind, name LIMIT $6";
-            let bound: [&(dyn postgres::types::ToSql + Sync); 6] =
-                [&kind.as_str(), &to, &at, &of, &name, &i64::from(BATCH)];
-            let batch = self.client.query(sql, &bound).map_err(|e| self.failed(e))?;
+            let bound: Bound<'_> = &[&kind.as_str(), &to, &at, &of, &name];
+            let batch = self.link.query(PULL_NOTES, bound)?;
             let Some(last) = batch.last() else {
                 return Ok(());
             };
@@ -365,10 +400,7 @@ fn add(all: &mut Imported, more: Imported) {
 
 /// Writes records, each if it is news; says how many were. In order of key, so that two who write the same rows wait for each other
 /// instead of locking each other out.
-pub(super) fn put_records(
-    transaction: &mut Transaction<'_>,
-    records: &[SeriesRecord],
-) -> Result<u64, postgres::Error> {
+pub(super) fn put_records(link: &Link, records: &[SeriesRecord]) -> Result<u64, FleetError> {
     let sql = "INSERT INTO kernelwise.series (key, origin, revision, content, changed, fingerprint, environment, workload,
             kernel, version, params, statistics)
         SELECT key, origin, revision, content, pg_current_xact_id()::text::bigint, fingerprint, environment, workload,
@@ -413,7 +445,7 @@ pub(super) fn put_records(
         .iter()
         .map(|(_, r)| rows::environment(&r.key))
         .collect();
-    transaction.execute(
+    link.execute(
         sql,
         &[
             &keys,

@@ -6,42 +6,17 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use kernelwise_store::fleet::{Listen, PrivateServer};
 
 /// A server of its own directory, port and user, stopped when dropped.
 pub struct Server {
-    dir: tempfile::TempDir,
-    bin: PathBuf,
-    user: Option<(u32, u32)>,
+    inner: PrivateServer,
     pub port: u16,
-    process: Option<Child>,
-    settings: Vec<String>,
-}
-
-/// Where the programs of a server are.
-fn programs() -> Option<PathBuf> {
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
-    let mut dirs: Vec<PathBuf> = versions.flatten().map(|v| v.path().join("bin")).collect();
-    dirs.sort();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    dirs.extend(std::env::split_paths(&path));
-    let complete = |dir: &PathBuf| {
-        ["initdb", "postgres", "pg_ctl"]
-            .iter()
-            .all(|p| dir.join(p).is_file())
-    };
-    dirs.into_iter().rev().find(complete)
-}
-
-fn id(args: &[&str]) -> Option<u32> {
-    let output = Command::new("id").args(args).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then(|| text.trim().parse().ok())?
 }
 
 impl Server {
@@ -52,140 +27,44 @@ impl Server {
 
     /// The same with settings made from its directory.
     pub fn start_with(settings: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
-        let Some(bin) = programs() else {
-            let why = "initdb, postgres and pg_ctl were not found (Debian package postgresql)";
+        if PrivateServer::programs().is_none() {
+            let why = "initdb and postgres were not found (Debian package postgresql)";
             kernelwise_testing::skip("postgres", why);
             return None;
+        }
+        let with = |data: &Path| {
+            let usual = ["fsync=off", "autovacuum=off"].map(str::to_owned);
+            usual.into_iter().chain(settings(data)).collect()
         };
-        // The server refuses to run as root.
-        let user = (id(&["-u"]) == Some(0)).then(|| {
-            let name = if id(&["-u", "postgres"]).is_some() {
-                "postgres"
-            } else {
-                "nobody"
-            };
-            (id(&["-u", name]).unwrap(), id(&["-g", name]).unwrap())
-        });
-        let dir = tempfile::tempdir().unwrap();
-        if let Some((uid, gid)) = user {
-            std::os::unix::fs::chown(dir.path(), Some(uid), Some(gid)).unwrap();
-        }
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let mut server = Self {
-            dir,
-            bin,
-            user,
-            port,
-            process: None,
-            settings: vec![],
-        };
-        let data = server.data();
-        let output = server
-            .command("initdb")
-            .args([
-                "--no-sync",
-                "--auth=trust",
-                "--no-locale",
-                "--encoding=UTF8",
-                "--username=owner",
-                "-D",
-            ])
-            .arg(&data)
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        server.settings = settings(&data);
-        if let Some((uid, gid)) = user {
-            for entry in fs::read_dir(&data).unwrap() {
-                std::os::unix::fs::chown(entry.unwrap().path(), Some(uid), Some(gid)).unwrap();
-            }
-        }
-        server.run();
-        Some(server)
-    }
-
-    fn data(&self) -> PathBuf {
-        self.dir.path().join("data")
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(self.bin.join(program));
-        if let Some((uid, gid)) = self.user {
-            command.uid(uid).gid(gid);
-        }
-        command.current_dir(self.dir.path());
-        command
+        let inner = PrivateServer::start(Listen::Loopback, with).unwrap();
+        let port = inner.port();
+        Some(Self { inner, port })
     }
 
     /// Starts it, if it was stopped, and waits until it answers.
     pub fn run(&mut self) {
-        let mut command = self.command("postgres");
-        command
-            .arg("-D")
-            .arg(self.data())
-            .arg("-k")
-            .arg(self.dir.path());
-        command.arg("-p").arg(self.port.to_string());
-        for setting in ["listen_addresses=127.0.0.1", "fsync=off", "autovacuum=off"] {
-            command.args(["-c", setting]);
-        }
-        for setting in &self.settings {
-            command.args(["-c", setting]);
-        }
-        let log = fs::File::create(self.dir.path().join("log")).unwrap();
-        command.stdout(Stdio::null()).stderr(log);
-        self.process = Some(command.spawn().unwrap());
-        for _ in 0..600 {
-            if postgres::Client::connect(&self.admin_url(), postgres::NoTls).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
-        panic!("the server does not answer: {log}");
+        self.inner.run().unwrap();
     }
 
-    /// Stops it as a power cut would: clients are not told.
+    /// Stops it as a power cut would.
     pub fn stop(&mut self) {
-        let Some(mut process) = self.process.take() else {
-            return;
-        };
-        let mut stop = self.command("pg_ctl");
-        stop.args(["stop", "-m", "immediate", "-D"])
-            .arg(self.data());
-        let stopped = stop.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if !stopped.is_ok_and(|status| status.success()) {
-            process.kill().unwrap();
-        }
-        process.wait().unwrap();
-    }
-
-    fn admin_url(&self) -> String {
-        format!(
-            "postgresql://owner@127.0.0.1:{}/postgres?sslmode=disable",
-            self.port
-        )
+        self.inner.stop();
     }
 
     /// The address for this user.
     pub fn url(&self, user: &str) -> String {
-        format!(
-            "postgresql://{user}@127.0.0.1:{}/postgres?sslmode=disable",
-            self.port
-        )
+        self.inner.url(user)
+    }
+
+    /// The address of the owner through a proxy.
+    pub fn url_through(&self, proxy: &Proxy) -> String {
+        let (own, other) = (self.port.to_string(), proxy.port.to_string());
+        self.url("owner").replace(&own, &other)
     }
 
     /// A connection of the owner's, to look behind the scenes.
     pub fn admin(&self) -> postgres::Client {
-        postgres::Client::connect(&self.admin_url(), postgres::NoTls).unwrap()
+        postgres::Client::connect(&self.url("owner"), postgres::NoTls).unwrap()
     }
 
     pub fn count(&self, sql: &str) -> i64 {
@@ -193,63 +72,121 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop();
+/// What the certificate of a server is like.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Certificate {
+    /// Signed by an authority.
+    Signed,
+    /// Signed by itself, as Debian makes one.
+    Itself,
+    /// That of an authority, as PostgreSQL's manual makes one.
+    Authority,
+}
+
+/// Makes a key and a certificate for 127.0.0.1 in the directory of a server, and gives those of whoever signed it; `None` without
+/// `openssl`.
+pub fn certificate(dir: &Path, like: Certificate) -> Option<Vec<u8>> {
+    let openssl = |line: &str, more: &[&str]| -> Option<()> {
+        let words = line.split(' ').chain(more.iter().copied());
+        let output = Command::new("openssl")
+            .args(words)
+            .current_dir(dir)
+            .output()
+            .ok()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {said}");
+        Some(())
+    };
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout";
+    let name = ["-subj", "/CN=kernelwise-test"];
+    let address = "subjectAltName=IP:127.0.0.1";
+    match like {
+        Certificate::Itself => openssl(
+            &format!(
+                "req -x509 -days 2 {key} server.key -out server.crt -addext {address} -addext basicConstraints=critical,CA:FALSE"
+            ),
+            &name,
+        )?,
+        Certificate::Authority => openssl(
+            &format!("req -x509 -days 2 {key} server.key -out server.crt -addext {address}"),
+            &name,
+        )?,
+        Certificate::Signed => {
+            openssl(
+                &format!("req -x509 -days 2 {key} ca.key -out ca.crt"),
+                &["-subj", "/CN=authority"],
+            )?;
+            openssl(&format!("req -new {key} server.key -out server.csr"), &name)?;
+            fs::write(
+                dir.join("extensions"),
+                format!("{address}\nbasicConstraints=critical,CA:FALSE\n"),
+            )
+            .unwrap();
+            openssl(
+                "x509 -req -in server.csr -days 2 -CA ca.crt -CAkey ca.key -CAcreateserial -extfile extensions -out server.crt",
+                &[],
+            )?;
+        }
     }
-}
-
-/// Makes a key and a certificate for 127.0.0.1 in a directory; `None` without `openssl`.
-pub fn certificate(dir: &Path) -> Option<Vec<u8>> {
-    let output = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-        ])
-        .args(["-subj", "/CN=kernelwise-test", "-days", "2"])
-        .args(["-addext", "subjectAltName=IP:127.0.0.1"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .arg("-keyout")
-        .arg(dir.join("server.key"))
-        .arg("-out")
-        .arg(dir.join("server.crt"))
-        .output()
-        .ok()?;
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
     fs::set_permissions(dir.join("server.key"), PermissionsExt::from_mode(0o600)).unwrap();
-    Some(fs::read(dir.join("server.crt")).unwrap())
+    let signer = match like {
+        Certificate::Signed => "ca.crt",
+        Certificate::Itself | Certificate::Authority => "server.crt",
+    };
+    Some(fs::read(dir.join(signer)).unwrap())
 }
 
-/// Passes bytes between clients and a server, and cuts the connection at a commit: the server gets it and answers, and the
-/// client does not hear of it.
+/// A server that speaks TLS, and the certificates of whoever signed its own. Says why a test is skipped.
+pub fn encrypted(like: Certificate) -> Option<(Server, Vec<u8>)> {
+    let mut pem = None;
+    let server = Server::start_with(|dir| {
+        pem = certificate(dir, like);
+        pem.iter().map(|_| "ssl=on".to_owned()).collect()
+    })?;
+    if pem.is_none() {
+        kernelwise_testing::skip("openssl", "no openssl to make a certificate with");
+    }
+    Some((server, pem?))
+}
+
+/// What happens at a commit.
+enum AtCommit {
+    /// The server gets it and answers, and the client does not hear of it.
+    Cut,
+    /// Something else, before the server gets it.
+    Do(Mutex<Box<dyn FnMut() + Send>>),
+}
+
+/// Passes bytes between clients and a server, until a commit of a certain number, from 1, counted over all connections. Later ones
+/// are let through.
 pub struct Proxy {
     pub port: u16,
     commits: Arc<AtomicUsize>,
 }
 
 impl Proxy {
-    /// Cuts at the commit of this number, from 1, counted over all connections; and all later ones are let through.
+    /// Cuts the connection at that commit: the server does it and the client does not hear of it.
     pub fn cutting_at(server: u16, commit: usize) -> Self {
+        Self::start(server, commit, AtCommit::Cut)
+    }
+
+    /// Does something when the commit was sent and the server has not seen it yet.
+    pub fn doing_at(server: u16, commit: usize, what: impl FnMut() + Send + 'static) -> Self {
+        Self::start(server, commit, AtCommit::Do(Mutex::new(Box::new(what))))
+    }
+
+    fn start(server: u16, commit: usize, what: AtCommit) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let commits = Arc::new(AtomicUsize::new(0));
-        let seen = commits.clone();
+        let (seen, what) = (commits.clone(), Arc::new(what));
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else {
                     continue;
                 };
-                let seen = seen.clone();
-                std::thread::spawn(move || pass(client, server, &seen, commit));
+                let (seen, what) = (seen.clone(), what.clone());
+                std::thread::spawn(move || pass(client, server, &seen, commit, &what));
             }
         });
         Self { port, commits }
@@ -260,11 +197,11 @@ impl Proxy {
     }
 }
 
-fn pass(client: TcpStream, server: TcpStream, seen: &AtomicUsize, cut_at: usize) {
+fn pass(client: TcpStream, server: TcpStream, seen: &AtomicUsize, commit: usize, what: &AtCommit) {
     let (mut from_client, mut to_server) =
         (client.try_clone().unwrap(), server.try_clone().unwrap());
     let (mut from_server, mut to_client) = (server, client);
-    let silent = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let silent = Arc::new(AtomicBool::new(false));
     let deaf = silent.clone();
     let answers = std::thread::spawn(move || {
         let (mut buffer, mut unheard) = ([0; 1 << 16], Vec::new());
@@ -288,9 +225,12 @@ fn pass(client: TcpStream, server: TcpStream, seen: &AtomicUsize, cut_at: usize)
     while let Ok(length @ 1..) = from_client.read(&mut buffer) {
         let bytes = &buffer[..length];
         if bytes.windows(6).any(|window| window == b"COMMIT")
-            && seen.fetch_add(1, Ordering::SeqCst) + 1 == cut_at
+            && seen.fetch_add(1, Ordering::SeqCst) + 1 == commit
         {
-            silent.store(true, Ordering::SeqCst);
+            match what {
+                AtCommit::Cut => silent.store(true, Ordering::SeqCst),
+                AtCommit::Do(what) => what.lock().unwrap()(),
+            }
         }
         if to_server.write_all(bytes).is_err() {
             break;

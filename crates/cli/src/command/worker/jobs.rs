@@ -13,12 +13,12 @@ use anyhow::Context;
 use indicatif::ProgressBar;
 use kernelwise_backend::HostKernel;
 use kernelwise_measure::TscClock;
-use kernelwise_store::fleet::{Fleet, FleetOptions, Job, JobCounts};
+use kernelwise_store::fleet::{Fleet, FleetOptions, Job, JobCounts, JobResult, SEARCHES_AT_ONCE};
 use kernelwise_store::{Happened, SeriesKey, Statistics};
 use kernelwise_tune::host::{
     Evaluated, Evaluators, Settings, TuneOptions, Workbench, tune_elsewhere,
 };
-use kernelwise_tune::search::{Budget, Outcome, Strategy};
+use kernelwise_tune::search::{Budget, Knowledge, Outcome, Strategy};
 use kernelwise_types::units::Nanos;
 use kernelwise_types::{Candidate, Fingerprint, Machine, Numerics, Params, Workload};
 use rand::SeedableRng;
@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Usual;
+use super::patient::Patient;
 use crate::args::{self, Format};
 use crate::command::fleet::server;
 use crate::exit::Failure;
@@ -41,7 +42,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How often whoever searches does.
 const SEARCH_LOOK: Duration = Duration::from_millis(100);
 /// Jobs that wait for a worker, beyond one for each that is at work, so that none of them waits for the search.
-const AHEAD: u64 = 2;
+const AHEAD: usize = 2;
 /// Looks without a job after which a worker takes it that there will be none: a search needs a moment to decide.
 const EMPTY_LOOKS: u32 = 4;
 const EVALUATIONS: u64 = 100;
@@ -81,12 +82,6 @@ struct Best {
     time_ns: f64,
 }
 
-fn connect() -> Result<(Fleet, FleetOptions), Failure> {
-    let server = server()?;
-    let fleet = Fleet::connect(&server)?;
-    Ok((fleet, server))
-}
-
 pub(super) fn put(
     args: &args::Tune,
     strategy: Strategy,
@@ -94,7 +89,7 @@ pub(super) fn put(
     machine: &Machine,
     usual: &[Usual],
 ) -> Result<(), Failure> {
-    let (mut fleet, _) = connect()?;
+    let mut server = Patient::connect()?;
     let here = Fingerprint::of(machine);
     let (mut put, mut searches) = (0, Vec::new());
     for one in usual {
@@ -111,12 +106,12 @@ pub(super) fn put(
         let settings = Settings::of(one.kernel.as_ref(), workload, machine)?;
         let search = template.search();
         put += match args.detach {
-            true => put_at_random(args, &mut fleet, &search, &template, &settings)?,
-            false => put_as_searched(args, strategy, &mut fleet, &search, &template, &settings)?,
+            true => put_at_random(args, &mut server, &search, &template, &settings)?,
+            false => put_as_searched(args, strategy, &mut server, &search, &template, &settings)?,
         };
         searches.push(search);
     }
-    tell(args, &mut fleet, searches, put)
+    tell(args, &mut server, searches, put)
 }
 
 /// Whether there is a server to ask.
@@ -127,7 +122,7 @@ pub(super) fn ready() -> Result<(), Failure> {
 /// Puts settings for workers that come later.
 fn put_at_random(
     args: &args::Tune,
-    fleet: &mut Fleet,
+    server: &mut Patient,
     search: &str,
     template: &Spec,
     settings: &Settings,
@@ -137,14 +132,16 @@ fn put_at_random(
     let most = usize::try_from(args.budget.unwrap_or(EVALUATIONS)).unwrap_or(usize::MAX);
     let specs = all.iter().take(most).map(|params| template.of(params, 0));
     let specs: Result<Vec<Value>, serde_json::Error> = specs.collect();
-    Ok(fleet.put_jobs(search, &specs?)?)
+    let specs = specs?;
+    let put = server.ask(|fleet| fleet.put_jobs(search, &specs))?;
+    put.ok_or(Failure::Interrupted)
 }
 
 /// Puts what the search asks for, while workers measure.
 fn put_as_searched(
     args: &args::Tune,
     strategy: Strategy,
-    fleet: &mut Fleet,
+    server: &mut Patient,
     search: &str,
     template: &Spec,
     settings: &Settings,
@@ -155,16 +152,18 @@ fn put_as_searched(
         "{}, measured by `kernelwise worker`",
         template.kernel
     ));
+    let past = results(server, search)?;
     let mut workers = Workers {
-        fleet,
+        server,
         search,
         template,
         heard: BTreeSet::new(),
+        open: BTreeSet::new(),
         put: 0,
         bar,
         cancel: interrupt::flag()?,
     };
-    let past = workers.news()?;
+    let past = workers.news(past);
     let options = TuneOptions {
         strategy,
         budget: Budget {
@@ -174,6 +173,10 @@ fn put_as_searched(
         },
         evaluation: EVALUATION,
         seed: args.seed.unwrap_or(1),
+        knowledge: Knowledge {
+            runs: args.runs.map(|runs| runs as f64),
+            ..Knowledge::default()
+        },
     };
     let tuned = tune_elsewhere(settings, &past, &options, &mut workers)?;
     workers.bar.finish_and_clear();
@@ -210,23 +213,40 @@ impl Spec {
     }
 }
 
+/// All results of a search.
+fn results(server: &mut Patient, search: &str) -> Result<Vec<JobResult>, Failure> {
+    let (mut all, mut after) = (Vec::new(), 0);
+    loop {
+        let page = server.ask(|fleet| fleet.job_results(search, after))?;
+        let page = page.ok_or(Failure::Interrupted)?;
+        let Some(last) = page.last() else {
+            return Ok(all);
+        };
+        after = last.id;
+        all.extend(page);
+    }
+}
+
 /// The workers of a search, seen from whoever waits for them.
 struct Workers<'a> {
-    fleet: &'a mut Fleet,
+    server: &'a mut Patient,
     search: &'a str,
     template: &'a Spec,
     /// Jobs whose results were told.
     heard: BTreeSet<(Params, usize)>,
+    /// Jobs that had not ended when they were last seen: only these are asked about.
+    open: BTreeSet<i64>,
     put: u64,
     bar: ProgressBar,
     cancel: &'static AtomicBool,
 }
 
 impl Workers<'_> {
-    /// Results that were not told yet.
-    fn news(&mut self) -> Result<Vec<Evaluated>, Failure> {
+    /// What was not told yet.
+    fn news(&mut self, ended: Vec<JobResult>) -> Vec<Evaluated> {
         let mut news = Vec::new();
-        for ended in self.fleet.job_results(self.search)? {
+        for ended in ended {
+            self.open.remove(&ended.id);
             let Ok(spec) = serde_json::from_value::<Spec>(ended.spec) else {
                 continue;
             };
@@ -246,7 +266,7 @@ impl Workers<'_> {
             }
         }
         self.bar.set_position(self.heard.len() as u64);
-        Ok(news)
+        news
     }
 }
 
@@ -254,8 +274,14 @@ impl Evaluators for Workers<'_> {
     type Error = Failure;
 
     fn put(&mut self, params: &Params, round: usize) -> Result<(), Failure> {
-        let spec = self.template.of(params, round)?;
-        self.put += self.fleet.put_jobs(self.search, &[spec])?;
+        let spec = [self.template.of(params, round)?];
+        let put = self.server.ask(|fleet| {
+            let put = fleet.put_jobs(self.search, &spec)?;
+            Ok((put, fleet.job_id(self.search, &spec[0])?))
+        })?;
+        let (put, id) = put.ok_or(Failure::Interrupted)?;
+        self.put += put;
+        self.open.extend(id);
         Ok(())
     }
 
@@ -265,9 +291,19 @@ impl Evaluators for Workers<'_> {
                 self.bar.finish_and_clear();
                 return Ok(None);
             }
-            let news = self.news()?;
-            let counts = self.fleet.job_counts(self.search)?;
-            let hungry = counts.waiting < AHEAD + counts.leased;
+            let asked: Vec<i64> = self.open.iter().copied().collect();
+            let seen = self.server.ask(|fleet| {
+                let ended = fleet.results_of(&asked)?;
+                Ok((ended, fleet.open_jobs(self.search)?))
+            })?;
+            // Ctrl-C, which the loop looks for.
+            let Some((ended, open)) = seen else {
+                continue;
+            };
+            let news = self.news(ended);
+            let hungry = open.waiting.len() < AHEAD + open.leased.len();
+            // Others may have put some.
+            self.open.extend(open.waiting.iter().chain(&open.leased));
             if !news.is_empty() || (hungry && !for_results) {
                 return Ok(Some(news));
             }
@@ -291,7 +327,7 @@ fn outcome(statistics: &Statistics) -> Outcome {
 
 fn tell(
     args: &args::Tune,
-    fleet: &mut Fleet,
+    server: &mut Patient,
     searches: Vec<String>,
     put: u64,
 ) -> Result<(), Failure> {
@@ -299,12 +335,13 @@ fn tell(
     // What was measured in several rounds is one series.
     let mut series: BTreeMap<SeriesKey, Statistics> = BTreeMap::new();
     for search in &searches {
-        let more = fleet.job_counts(search)?;
+        let more = server.ask(|fleet| fleet.job_counts(search))?;
+        let more = more.ok_or(Failure::Interrupted)?;
         counts.waiting += more.waiting;
         counts.leased += more.leased;
         counts.done += more.done;
         counts.poisoned += more.poisoned;
-        let results = fleet.job_results(search)?.into_iter();
+        let results = results(server, search)?.into_iter();
         for record in results.filter_map(|result| result.record) {
             let sum = series.entry(record.key).or_default();
             sum.merge(&record.statistics);
@@ -359,9 +396,63 @@ struct Worked {
     lost: u64,
 }
 
+/// The searches that have jobs to do, without those that cannot be done here; `None` on Ctrl-C.
+fn open_searches(
+    server: &mut Patient,
+    unable: &BTreeSet<String>,
+) -> Result<Option<Vec<String>>, Failure> {
+    let (mut able, mut after): (Vec<String>, Option<String>) = (Vec::new(), None);
+    loop {
+        let page = server.ask(|fleet| fleet.open_searches(after.as_deref()))?;
+        let Some(page) = page else {
+            return Ok(None);
+        };
+        let full = page.len() >= SEARCHES_AT_ONCE;
+        after = page.last().cloned();
+        able.extend(page.into_iter().filter(|search| !unable.contains(search)));
+        // What is there is enough to go on with.
+        if !full || !able.is_empty() {
+            return Ok(Some(able));
+        }
+    }
+}
+
+/// Takes a job; `None` on Ctrl-C. A connection that broke may have taken one that nobody heard of, which is given back first.
+fn take_job(
+    server: &mut Patient,
+    search: &str,
+    worker: &str,
+    lease: Duration,
+) -> Result<Option<Option<Job>>, Failure> {
+    let mut again = false;
+    server.ask(|fleet| {
+        if std::mem::replace(&mut again, true) {
+            fleet.release_unheard(search, worker)?;
+        }
+        fleet.take_job(search, worker, lease)
+    })
+}
+
+/// Ends a job; says whether it was still this worker's. `None` on Ctrl-C.
+fn finish_job(
+    server: &mut Patient,
+    job: &Job,
+    key: &SeriesKey,
+    statistics: Statistics,
+) -> Result<Option<bool>, Failure> {
+    let mut again = false;
+    server.ask(|fleet| {
+        let again = std::mem::replace(&mut again, true);
+        Ok(
+            fleet.finish_job(job, key.clone(), statistics)?
+                || (again && fleet.was_finished(job)?),
+        )
+    })
+}
+
 /// Takes jobs and measures them.
 pub(crate) fn work(args: &args::Worker) -> Result<(), Failure> {
-    let (mut fleet, server) = connect()?;
+    let mut server = Patient::connect()?;
     let cancel = interrupt::flag()?;
     let machine = kernelwise_probe::machine();
     let records = Records::open(&machine)?;
@@ -374,18 +465,22 @@ pub(crate) fn work(args: &args::Worker) -> Result<(), Failure> {
     let bar = progress::uncounted("waiting for jobs");
     let mut empty_looks = 0;
     'looking: loop {
-        let searches = fleet.open_searches()?;
+        let Some(searches) = open_searches(&mut server, &unable)? else {
+            break;
+        };
         for search in &searches {
-            if unable.contains(search) {
-                continue;
-            }
-            while let Some(job) = fleet.take_job(search, &name, lease)? {
+            loop {
+                let job = match take_job(&mut server, search, &name, lease)? {
+                    None => break 'looking,
+                    Some(None) => break,
+                    Some(Some(job)) => job,
+                };
                 if cancel.load(Ordering::Relaxed) {
-                    fleet.release_job(&job)?;
+                    server.ask(|fleet| fleet.release_job(&job))?;
                     break 'looking;
                 }
                 bar.set_message(format!("{} jobs done, {search}", worked.done));
-                let measured = while_renewing(&server, &job, lease, || {
+                let measured = while_renewing(server.options(), &job, lease, || {
                     measure(&job, &kernels, &machine, cancel)
                 });
                 match measured {
@@ -398,24 +493,25 @@ pub(crate) fn work(args: &args::Worker) -> Result<(), Failure> {
                             statistics.push(Happened::Failed, now_s());
                         }
                         let key = records.memory().key(&workload, &candidate, version);
-                        match fleet.finish_job(&job, key, statistics)? {
-                            true => worked.done += 1,
-                            false => worked.lost += 1,
+                        match finish_job(&mut server, &job, &key, statistics)? {
+                            Some(true) => worked.done += 1,
+                            Some(false) => worked.lost += 1,
+                            None => break 'looking,
                         }
                     }
                     Err(Trouble::Ended) => {
-                        fleet.release_job(&job)?;
+                        server.ask(|fleet| fleet.release_job(&job))?;
                         break 'looking;
                     }
                     // Others may have what it takes.
                     Err(Trouble::NotHere(why)) => {
-                        fleet.release_job(&job)?;
+                        server.ask(|fleet| fleet.release_job(&job))?;
                         output::note(&format!("{search} is left to other workers: {why}"));
                         unable.insert(search.clone());
                         break;
                     }
                     Err(Trouble::Failed(error)) => {
-                        fleet.fail_job(&job, &format!("{error:#}"))?;
+                        server.ask(|fleet| fleet.fail_job(&job, &format!("{error:#}")))?;
                         worked.failed += 1;
                     }
                 }
@@ -424,9 +520,10 @@ pub(crate) fn work(args: &args::Worker) -> Result<(), Failure> {
                 }
             }
         }
-        let open = fleet.open_searches()?;
-        let empty = open.iter().all(|search| unable.contains(search));
-        empty_looks = if empty { empty_looks + 1 } else { 0 };
+        let Some(open) = open_searches(&mut server, &unable)? else {
+            break;
+        };
+        empty_looks = if open.is_empty() { empty_looks + 1 } else { 0 };
         if args.until_empty && empty_looks >= EMPTY_LOOKS {
             break;
         }
