@@ -1,6 +1,6 @@
 //! What can be typed: the verbs here, what each takes in `args/`.
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 mod bench;
 mod choice;
@@ -25,6 +25,24 @@ pub(crate) use tuning::{Recommend, Tune, Worker};
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Args {
+    /// What was typed. Wrong words end the program here with exit code 2, `--help` and `--version` with 0.
+    pub(crate) fn typed() -> Self {
+        let matches = forgiving(Self::command()).get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// The same, where a negative number is a value and no option: whoever types `--seed -1` is told what is wrong with -1, and not that
+/// there is no option of that name.
+fn forgiving(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    });
+    command.mut_subcommands(forgiving)
 }
 
 const EXIT_CODES: &str = "\
@@ -63,7 +81,7 @@ pub(crate) enum Command {
     Run(Run),
     /// Race the choice for an input against a kernel: `kernelwise compare matmul --shape 64x64x64 --baseline cpu-matmul-f32-gemm`
     Compare(Compare),
-    /// Compute shapes in turn and show live what is learned: choices, what trials cost, what others do
+    /// Compute shapes in turn and show live what is learned: choices and how their times are known, what trials cost, what others do
     Watch(Watch),
     /// Find better parameters than the usual ones: of the kernels for an input, or with --spec of any program
     Tune(Tune),
@@ -71,7 +89,7 @@ pub(crate) enum Command {
     Recommend(Recommend),
     /// Measure what `tune --queue` put on the server of KERNELWISE_DATABASE_URL
     Worker(Worker),
-    /// Show on scripted kernels how learning behaves
+    /// Show how learning behaves: on scripted kernels that change, on real ones while other programs come and go
     #[command(subcommand)]
     Demo(Demo),
     /// Play recorded times back to the learner, and say how well it would have chosen
@@ -103,4 +121,66 @@ pub(crate) enum Command {
     },
     /// Print the manual page
     Man,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Args;
+
+    /// The help of a verb and of those under it, in the order they are listed.
+    fn helps(command: &mut clap::Command, path: &str, text: &mut String) {
+        // Whoever runs the tests may sit at a terminal of any width.
+        let mut sized = command.clone().term_width(100);
+        let help = sized.render_long_help();
+        *text += &format!("$ kernelwise {path} --help\n{help}\n");
+        for verb in command.get_subcommands_mut() {
+            let name = verb.get_name().to_owned();
+            if name != "help" {
+                helps(verb, &format!("{path} {name}"), text);
+            }
+        }
+    }
+
+    #[test]
+    fn negative_numbers_are_values() {
+        let said = |words: &[&str]| {
+            let words = ["kernelwise"].iter().chain(words);
+            let typed = super::forgiving(Args::command()).try_get_matches_from(words);
+            typed.unwrap_err().to_string()
+        };
+        for (words, expected) in [
+            (
+                &["doctor", "--seed", "-1"][..],
+                "invalid value '-1' for '--seed",
+            ),
+            (
+                &["run", "copy", "--shape", "64", "--calls", "-5"],
+                "-5 is not in 2..",
+            ),
+            (
+                &["cache", "prune", "--older-than-days", "-3"],
+                "invalid value '-3'",
+            ),
+            (&["doctor", "-1"], "unexpected argument '-1'"),
+        ] {
+            assert!(said(words).contains(expected), "{}", said(words));
+        }
+    }
+
+    #[test]
+    fn every_verb_has_help() {
+        let mut program = Args::command();
+        program.build();
+        for verb in program.get_subcommands_mut() {
+            let name = verb.get_name().to_owned();
+            if name == "help" {
+                continue;
+            }
+            let mut text = String::new();
+            helps(verb, &name, &mut text);
+            insta::assert_snapshot!(format!("help_{name}"), text);
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! The environment variables this program reads.
 
+use std::env::VarError;
+
 use kernelwise_select::Mode;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
@@ -41,12 +43,22 @@ pub(crate) const VARIABLES: &[(&str, &str)] = &[
     ),
 ];
 
+/// A variable; what is empty is unset. One that is no text is refused: it says something, and ignoring it would be another thing.
+pub(crate) fn text(name: &str) -> Result<Option<String>, Failure> {
+    match std::env::var(name) {
+        Ok(text) => Ok(Some(text).filter(|text| !text.is_empty())),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => Err(Failure::Usage(anyhow::anyhow!(
+            "{name} is not readable as text: unset it, or write it anew"
+        ))),
+    }
+}
+
 /// What is done with what is learned; what is unset or empty means learning.
 pub(crate) fn mode() -> Result<Mode, Failure> {
-    let text = std::env::var("KERNELWISE_MODE").unwrap_or_default();
-    match text.as_str() {
-        "" => Ok(Mode::Learn),
-        word => word
+    match text("KERNELWISE_MODE")? {
+        None => Ok(Mode::Learn),
+        Some(word) => word
             .parse()
             .map_err(|error| Failure::Usage(anyhow::anyhow!("KERNELWISE_MODE: {error}"))),
     }

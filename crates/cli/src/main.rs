@@ -3,8 +3,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 mod allocations;
 mod args;
 mod ceilings;
@@ -20,8 +18,7 @@ mod records;
 static ALLOCATOR: allocations::Counting = allocations::Counting;
 
 fn main() -> ExitCode {
-    // Wrong words end here with exit code 2, `--help` and `--version` with 0.
-    let args = args::Args::parse();
+    let args = args::Args::typed();
     environment::start_log();
     match command::run(args) {
         Ok(()) => ExitCode::SUCCESS,

@@ -126,6 +126,6 @@ fn what_is_not_there_is_told() {
     assert_eq!(many.status.code(), Some(2));
     assert!(text(&many.stderr).contains("is more than"));
     let missing = run(&["--shapes", "nowhere.csv"]);
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(missing.status.code(), Some(4));
     assert!(text(&missing.stderr).contains("nowhere.csv"));
 }

@@ -9,9 +9,23 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All Rust sources of the workspace, joined.
-fn sources() -> String {
-    let mut folders = vec![root().join("crates")];
+/// The Rust sources of each crate, joined, by the name the crate has in Rust.
+fn sources() -> BTreeMap<String, String> {
+    let crates = fs::read_dir(root().join("crates")).unwrap();
+    let crates = crates.map(|entry| entry.unwrap().path());
+    let named = crates.filter(|path| path.is_dir()).map(|path| {
+        let folder = path.file_name().unwrap().to_str().unwrap();
+        let name = match folder {
+            "kernelwise" => folder.to_owned(),
+            part => format!("kernelwise_{part}"),
+        };
+        (name, joined(path))
+    });
+    named.collect()
+}
+
+fn joined(folder: PathBuf) -> String {
+    let mut folders = vec![folder];
     let mut text = String::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
@@ -24,6 +38,16 @@ fn sources() -> String {
         }
     }
     text
+}
+
+/// Whether a month stands somewhere in the text, such as `2026-11`.
+fn has_month(text: &str) -> bool {
+    text.as_bytes().windows(7).any(|part| {
+        let (year, month) = (&part[..4], &part[5..]);
+        year.starts_with(b"20")
+            && part[4] == b'-'
+            && [year, month].concat().iter().all(u8::is_ascii_digit)
+    })
 }
 
 /// Whether a function of this name stands under `#[test]`, with at most other attributes between.
@@ -94,15 +118,30 @@ fn rows_that_work_name_tests_that_exist() {
             "works" | "redesigned" => {
                 assert!(!item.is_empty(), "{id} works but names no item");
                 for test in evidence.split(", ").map(|test| test.trim_matches('`')) {
-                    let name = test.rsplit("::").next().unwrap();
+                    let (crate_name, name) = (test.split("::").next(), test.rsplit("::").next());
+                    let source = sources.get(crate_name.unwrap());
+                    let source = source.unwrap_or_else(|| panic!("{id}: {test} is of no crate"));
                     assert!(
-                        is_a_test(&sources, name),
-                        "{id} names the test {test}, which does not exist"
+                        is_a_test(source, name.unwrap()),
+                        "{id} names the test {test}, which does not exist in that crate"
                     );
                 }
             }
-            "dropped" | "open" => {}
+            "dropped" | "open" => assert!(
+                has_month(evidence),
+                "{id} is {state}, and does not say as of which month: {evidence}"
+            ),
             other => panic!("{id} has the state `{other}`"),
         }
+    }
+}
+
+#[test]
+fn months_are_told_from_other_numbers() {
+    for text in ["2026-11: why", "since 2026-11"] {
+        assert!(has_month(text), "{text}");
+    }
+    for text in ["", "why", "2026", "2026-1x", "1926-11", "2026/11", "0.20"] {
+        assert!(!has_month(text), "{text}");
     }
 }

@@ -58,8 +58,7 @@ fn code_1_says_what_failed() {
         1,
         folder,
         &[
-            &["bench", "ops", "--shapes", "/nonexistent/list.csv"],
-            &["learn", "--shapes", "/nonexistent/list.csv"],
+            &["learn", "--shapes", "/"],
             &["import", bad.to_str().unwrap()],
         ]
     ));
@@ -124,6 +123,21 @@ fn code_2_says_what_makes_no_sense() {
             text(&output.stderr)
         );
     }
+    // What is no text says something, too.
+    #[cfg(unix)]
+    for variable in ["KERNELWISE_MODE", "KERNELWISE_FORCE"] {
+        use std::os::unix::ffi::OsStrExt;
+        let output = kernelwise(folder, &["select", "copy", "--shape", "64"])
+            .env(variable, std::ffi::OsStr::from_bytes(b"copy=\xff"))
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains(&format!("{variable} is not readable as text")),
+            "{said}"
+        );
+    }
     let mode = kernelwise(folder, &["select", "copy", "--shape", "64"])
         .env("KERNELWISE_MODE", "frozn")
         .output()
@@ -170,7 +184,6 @@ fn code_4_says_what_is_not_there() {
                 "--device",
                 "a10O"
             ],
-            &["replay", "find-db", "nowhere.csv"],
             &["cache", "quarantine", "--lift", "cpu-copy-f32-memcpy"],
             &["report"],
             &["export"],
@@ -184,18 +197,6 @@ fn code_4_says_what_is_not_there() {
         "--calibration-budget",
         "0.01",
     ];
-    let words = [
-        &["compare", "copy", "--baseline", "cpu-copy-f32-memcopy"],
-        &quick[..],
-    ]
-    .concat();
-    let output = run(folder, &words);
-    assert_eq!(output.status.code(), Some(4));
-    assert!(
-        text(&output.stderr).contains("did you mean `cpu-copy-f32-memcpy`?"),
-        "{}",
-        text(&output.stderr)
-    );
     for (forced, hint) in [
         (
             "copy=cpu-copy-f32-memcopy",
@@ -215,6 +216,78 @@ fn code_4_says_what_is_not_there() {
             text(&output.stderr)
         );
     }
+}
+
+#[test]
+fn a_missing_file_is_not_found_whoever_asks_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let missing = folder.join("nowhere");
+    let missing = missing.to_str().unwrap();
+    insta::assert_snapshot!(all_end_with(
+        4,
+        folder,
+        &[
+            &["learn", "--shapes", missing],
+            &["bench", "ops", "--shapes", missing],
+            &["bench", "choices", "--shapes", missing],
+            &["replay", "find-db", missing],
+            &["replay", "space", missing],
+            &["model", "evaluate", "--find-db", missing],
+            &["tune", "--spec", missing],
+            &["import", missing],
+            &["merge", missing, "-o", "x"],
+        ]
+    ));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_told_and_a_closed_pipe_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    for format in ["table", "json"] {
+        let words = ["cost", "copy f32 3", "--format", format];
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let output = kernelwise(folder.path(), &words)
+            .stdout(full)
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains("standard output cannot be written: "),
+            "{said}"
+        );
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = kernelwise(folder.path(), &words)
+            .stdout(writer)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert_eq!(text(&output.stderr), "");
+    }
+}
+
+#[test]
+fn a_mistyped_baseline_is_told_before_anything_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let words = words("compare copy --shape 64 --baseline cpu-copy-f32-memcopy");
+    let output = run(folder, &words);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(
+        said.contains("did you mean `cpu-copy-f32-memcpy`?"),
+        "{said}"
+    );
+    assert!(
+        !folder.join("records.sqlite").exists(),
+        "no calibration was kept, so none was made"
+    );
 }
 
 /// Says it is OpenBLAS and computes nothing.

@@ -84,6 +84,22 @@ fn hostile_records_stay_text_in_every_form() {
 }
 
 #[test]
+fn a_mistyped_kernel_is_not_let_back_in() {
+    let records = tempfile::tempdir().unwrap();
+    let records = records.path();
+    quarantine(records, "panicked");
+    let lift = |kernel: &str| run(records, &["cache", "quarantine", "--lift", kernel]);
+    let mistyped = lift("cpu-copy-f32-stridet");
+    let said = text(&mistyped.stderr);
+    assert_eq!(mistyped.status.code(), Some(4), "{said}");
+    assert!(
+        said.contains("did you mean `cpu-copy-f32-strided`?"),
+        "{said}"
+    );
+    assert!(lift("cpu-copy-f32-strided").status.success());
+}
+
+#[test]
 fn an_old_report_stays_whole_while_a_new_one_is_written() {
     let records = tempfile::tempdir().unwrap();
     let records = records.path();

@@ -244,7 +244,7 @@ fn wrong_words_are_exit_code_2() {
         assert!(error.contains(expected), "{words:?}: {error}");
     }
     let missing = run(&["bench", "ops", "--shapes", "/nonexistent/list.csv"]);
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(missing.status.code(), Some(4));
     assert!(text(&missing.stderr).contains("/nonexistent/list.csv"));
     std::fs::remove_dir_all(folder).unwrap();
 }

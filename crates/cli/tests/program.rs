@@ -404,3 +404,36 @@ fn a_kernel_can_be_forced_and_must_exist() {
     let wrong = run(&["select", "copi", "--shape", "1000"]);
     assert_eq!(wrong.status.code(), Some(4));
 }
+
+#[test]
+fn watching_begins_with_what_is_on_record() {
+    // As users have it: no directory is named, and the data home of the user is where records are.
+    let home = tempfile::tempdir().unwrap();
+    let watch = |mode: &str| {
+        let words = [
+            "watch",
+            "--shape",
+            "copy f32 1000",
+            "--interval",
+            "0.2",
+            "--count",
+            "1",
+            "--format",
+            "json",
+        ];
+        let output = kernelwise(&words)
+            .env_remove("KERNELWISE_DIR")
+            .env("XDG_DATA_HOME", home.path())
+            .env("KERNELWISE_MODE", mode)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let view: Value = serde_json::from_slice(&output.stdout).unwrap();
+        view["choices"][0].clone()
+    };
+    assert_eq!(watch("learn")["known_by"], "measured");
+    // Who learns nothing knows what it remembers.
+    let recalled = watch("frozen");
+    assert_eq!(recalled["known_by"], "measured", "{recalled}");
+    assert!(recalled["samples"].as_u64().unwrap() > 0, "{recalled}");
+}

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use typed::{run, text};
 
 /// What appears on a terminal of so many columns; `None` where no terminal can be had.
-fn on_terminal(records: &Path, columns: u32, words: &str) -> Option<String> {
+fn on_terminal(records: &Path, columns: usize, words: &str) -> Option<String> {
     let program = env!("CARGO_BIN_EXE_kernelwise");
     let typed = format!("stty rows 24 cols {columns}; {program} {words}");
     let output = Command::new("script")
@@ -62,7 +62,8 @@ fn learning_shows_its_steps_to_a_terminal_only() {
         "--effort",
         "minimal",
         "--time-budget",
-        "2",
+        // A third of it is for the calibration, which takes longer where others are busy.
+        "8",
     ];
     let Some(shown) = on_terminal(records, 100, &words.join(" ")) else {
         return;
@@ -144,4 +145,35 @@ fn tables_fit_a_narrow_terminal() {
     let words: Vec<&str> = words.split(' ').collect();
     let wide = run(records.path(), &words);
     assert!(text(&wide.stdout).lines().any(|line| line.len() > 80));
+}
+
+#[test]
+fn text_fits_a_narrow_terminal() {
+    let records = tempfile::tempdir().unwrap();
+    let records = records.path();
+    for (words, columns) in [
+        ("probe --watch --count 1 --interval 0.05", 60),
+        ("probe", 60),
+        ("doctor", 70),
+        (
+            "cost 'conv2d f32 n32 c64 h56 w56 k64 r3 s3 stride1 pad1'",
+            40,
+        ),
+    ] {
+        let Some(shown) = on_terminal(records, columns, words) else {
+            return;
+        };
+        for line in lines(&shown) {
+            // Words are not broken, and a path may be longer than there is room.
+            let fits = line.chars().count() <= columns;
+            let longest = line.split_whitespace().map(str::len).max().unwrap_or(0);
+            assert!(fits || longest > columns / 2, "{words}: {line}");
+        }
+    }
+    // A file gets every column.
+    let all = run(
+        records,
+        &["probe", "--watch", "--count", "1", "--interval", "0.05"],
+    );
+    assert!(text(&all.stdout).lines().all(|line| line.len() > 60));
 }

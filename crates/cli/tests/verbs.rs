@@ -237,18 +237,25 @@ fn races() {
 #[test]
 fn what_choosing_costs() {
     let records = tempfile::tempdir().unwrap();
-    let figures = json(records.path(), &["bench", "select"]);
+    let (figures, table) = told(records.path(), "bench select");
     assert_eq!(figures["allocs_per_hit"], 0.0, "a choice allocates nothing");
+    // On one processor there is nothing to tell of two.
+    let table = table.cut(&["two threads over one", "two threads, a selector each"]);
     let one_processor = ["speedup_2_threads", "speedup_2_threads_apart"];
-    insta::assert_snapshot!("bench_select", Fields::of(&figures).varies(&one_processor));
+    insta::assert_snapshot!(
+        "bench_select",
+        both(table, Fields::of(&figures).varies(&one_processor))
+    );
 }
 
 #[test]
 fn what_remembering_costs() {
     let records = tempfile::tempdir().unwrap();
-    let figures = json(records.path(), &["bench", "store"]);
-    assert!(figures["sync_per_s"].is_null(), "no server was named");
-    insta::assert_snapshot!("bench_store", Fields::of(&figures));
+    let (figures, table) = told(records.path(), "bench store");
+    // Where PostgreSQL is installed, a server is started for it.
+    let table = table.cut(&["records pushed to"]);
+    let fields = Fields::of(&figures).varies(&["sync_per_s", "sync_trouble"]);
+    insta::assert_snapshot!("bench_store", both(table, fields));
 }
 
 #[test]
@@ -273,6 +280,11 @@ fn what_is_learned_and_what_is_made_of_it() {
     let fields = json(records, &words(&format!("{learn} 1")));
     let varies = [
         "changed_choices",
+        "changes",
+        "last_run.median_error_factor",
+        "last_run.single_best_over_choice",
+        "last_run.static_rule_over_choice",
+        "last_run.warnings",
         "gains.*.single_best_over_choice",
         "quarantined",
         "unsure",
@@ -323,6 +335,10 @@ fn choices(records: &Path) {
 
     let (fields, table) = told(records, "run copy --shape 1000 --calls 3");
     let table = table.cut(&["#x the prediction,"]);
+    assert!(
+        fields["batch"].as_u64().unwrap() > 1,
+        "a copy of 4 kB is short: {fields}"
+    );
     insta::assert_snapshot!(
         "run",
         both(table, Fields::of(&fields).varies(&["predicted"]))
@@ -350,6 +366,12 @@ fn choices(records: &Path) {
         "watch --shape 'copy f32 1000' --interval 0.05 --count 1",
     );
     let table = table.cut(&["# s: # calls/s"]).first_row("workload", 3);
+    let choices = fields["choices"].as_array().unwrap();
+    let known: Vec<&str> = choices
+        .iter()
+        .map(|choice| choice["known_by"].as_str().unwrap())
+        .collect();
+    assert_eq!(known, ["measured"], "no number without its source");
     let fields = Fields::of(&fields).varies(&["choices[].confidence", "choices[].time_ns", "load"]);
     insta::assert_snapshot!("watch", both(table, fields));
 }

@@ -24,7 +24,7 @@ pub enum Estimate {
     Modelled {
         /// The prediction.
         time_ns: Nanos,
-        /// Range it lies in, at the confidence its maker states.
+        /// Range it lies in, nine times in ten.
         interval_ns: Interval,
         /// The model.
         model: String,
@@ -101,6 +101,16 @@ impl Estimate {
         }
     }
 
+    /// How the time is known, in one word: that of the field `known_by`.
+    pub const fn known_by(&self) -> &'static str {
+        match self {
+            Self::Measured { .. } => "measured",
+            Self::Modelled { .. } => "modelled",
+            Self::Prior { .. } => "prior",
+            Self::Unknown => "unknown",
+        }
+    }
+
     /// From statistics: the geometric mean, two standard errors of ln t to each side. `Unknown`
     /// without samples.
     pub fn measured(stats: &TimeStats) -> Self {
@@ -137,7 +147,7 @@ impl fmt::Display for Estimate {
                 interval_ns,
                 model,
             } => {
-                write!(f, "{time_ns} modelled by {model}, {interval_ns}")
+                write!(f, "{time_ns} modelled (90 %: {interval_ns}) by {model}")
             }
             Self::Prior { time_ns, source } => write!(f, "{time_ns} prior from {source}"),
             Self::Unknown => f.write_str("unknown"),
@@ -199,7 +209,7 @@ mod tests {
         };
         assert_eq!(
             modelled.to_string(),
-            "100 ns modelled by trees, 90.0 ns to 120 ns"
+            "100 ns modelled (90 %: 90.0 ns to 120 ns) by trees"
         );
         let prior = Estimate::Prior {
             time_ns: ns(100.0),
@@ -210,8 +220,11 @@ mod tests {
             (Estimate::Unknown.time(), Estimate::Unknown.to_string()),
             (None, "unknown".into())
         );
-        for estimate in [modelled, prior, Estimate::Unknown] {
+        let measured = Estimate::measured(&[ns(100.0)].into_iter().collect());
+        for estimate in [measured, modelled, prior, Estimate::Unknown] {
             let json = serde_json::to_string(&estimate).unwrap();
+            let field = format!("\"known_by\":\"{}\"", estimate.known_by());
+            assert!(json.contains(&field), "{json}");
             assert_eq!(serde_json::from_str::<Estimate>(&json).unwrap(), estimate);
         }
         assert!(Interval::new(ns(2.0), ns(1.0)).is_err());

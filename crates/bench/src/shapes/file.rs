@@ -110,6 +110,11 @@ impl Line<'_> {
         if Operation::NAMES.contains(&word) {
             return self.legal(self.text.parse());
         }
+        // A name that is nearly one is a workload that is mistyped.
+        let mistyped = self.text.parse::<Workload>().err().filter(|error| {
+            matches!(error, WorkloadError::UnknownOperation { .. })
+                && error.to_string().contains("did you mean")
+        });
         let fields: Vec<&str> = self.text.split(',').map(str::trim).collect();
         match fields.as_slice() {
             [_set, m, n, k, a_t, b_t] => {
@@ -141,11 +146,14 @@ impl Line<'_> {
                 };
                 self.legal(Workload::new(conv, dtype))
             }
-            _ => Err(ShapeFileError::Line {
-                file: self.file.to_owned(),
-                line: self.number,
-                text: self.text.to_owned(),
-            }),
+            _ => match mistyped {
+                Some(error) => self.legal(Err(error)),
+                None => Err(ShapeFileError::Line {
+                    file: self.file.to_owned(),
+                    line: self.number,
+                    text: self.text.to_owned(),
+                }),
+            },
         }
     }
 
@@ -230,7 +238,15 @@ mod tests {
         for (text, expected) in [
             (
                 "matmul f32 2x2x2\nmatmull f32 2x2x2",
-                "list.csv:2: `matmull f32 2x2x2` is no shape: write a workload",
+                "list.csv:2: unknown operation `matmull`; did you mean `matmul`?",
+            ),
+            (
+                "copy f32 9\ntranspoze f32 4x6 perm1,0",
+                "list.csv:2: unknown operation `transpoze`; did you mean `transpose`?",
+            ),
+            (
+                "zebra f32 2x2x2",
+                "list.csv:1: `zebra f32 2x2x2` is no shape: write a workload",
             ),
             (
                 "set,3,5,7,false",

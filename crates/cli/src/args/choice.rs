@@ -53,7 +53,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) what: Explain,
 
-    /// How often it is computed
+    /// How often it is timed; calls that are too short for the clock are timed in batches
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..))]
     pub(crate) calls: u32,
 }
@@ -91,7 +91,7 @@ pub(crate) struct Compare {
     pub(crate) baseline: String,
 
     /// End with code 3 if the choice is certainly slower by more than this, such as `5%`
-    #[arg(long, value_name = "SHARE", value_parser = percent)]
+    #[arg(long, value_name = "SHARE", value_parser = percent, allow_hyphen_values = true)]
     pub(crate) fail_above: Option<f64>,
 
     /// Seconds the race may take

@@ -1,11 +1,16 @@
-//! The operation that `--op` names, and shapes that it completes: the same for `kernels` and `bench ops`.
+//! What verbs are asked about, read and checked alike by all of them: operations, shapes, files of shapes, kernels by their names.
 
 use std::fmt;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
+use kernelwise_backend::{Host, HostKernel, Setting};
+use kernelwise_bench::read_shapes;
 use kernelwise_types::op::{Operation, WorkloadError};
 use kernelwise_types::units::Bytes;
-use kernelwise_types::{DType, KernelId, Machine, Workload};
+use kernelwise_types::{DType, KernelId, Machine, Numerics, Workload};
 
 use crate::exit::Failure;
 
@@ -36,6 +41,53 @@ pub(super) fn must_fit(workload: &Workload, machine: &Machine) -> Result<(), Fai
     }
 }
 
+/// How exact results must be.
+pub(super) fn numerics(allow_reduced: bool) -> Numerics {
+    match allow_reduced {
+        true => Numerics::ReducedPrecision,
+        false => Numerics::Reordered,
+    }
+}
+
+/// A kernel for the workload by its name, with its usual setting there.
+pub(super) fn kernel(
+    name: &str,
+    workload: &Workload,
+    machine: &Machine,
+    kernels: &[Arc<dyn HostKernel>],
+) -> Result<(Arc<dyn HostKernel>, Setting), Failure> {
+    let host = Host::new(machine.clone(), kernels.iter().cloned())?;
+    let able = host.kernels_for(workload);
+    let found = able.iter().find(|kernel| kernel.spec().id.as_str() == name);
+    let Some(kernel) = found else {
+        let ids: Vec<&str> = able
+            .iter()
+            .map(|kernel| kernel.spec().id.as_str())
+            .collect();
+        return Err(Failure::NotFound(anyhow!(
+            "no kernel for {workload} is called `{name}`{}; there are {}",
+            nearest(name, ids.iter().copied()),
+            ids.join(", ")
+        )));
+    };
+    let setting = kernel.space(workload, machine).default_setting();
+    Ok((Arc::clone(kernel), setting))
+}
+
+/// The shapes in a file; those without an element type get this one. A file that does not exist is not found, as anywhere.
+pub(super) fn shapes_in(path: &Path, dtype: DType) -> Result<Vec<Workload>, Failure> {
+    let file = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let is_missing = error.kind() == ErrorKind::NotFound;
+        let error = anyhow!(error).context(format!("cannot read the shapes in {file}"));
+        match is_missing {
+            true => Failure::NotFound(error),
+            false => Failure::Failed(error),
+        }
+    })?;
+    read_shapes(&file, &text, dtype).map_err(|error| Failure::Usage(error.into()))
+}
+
 /// An operation that exists, with a variant of it if one was named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
@@ -59,6 +111,11 @@ impl Asked {
             None => (op, None),
         };
         let position = Operation::NAMES.iter().position(|known| *known == name);
+        if name.is_empty() {
+            return Err(Failure::NotFound(anyhow!(
+                "`{op}` names no operation: write one such as `matmul`"
+            )));
+        }
         let Some(position) = position else {
             // Reading it as a workload gives the nearest name.
             let hint = format!("{name} f32").parse::<Workload>().err();
@@ -215,6 +272,7 @@ mod tests {
             ("elementwise.add:collumn", "`row` or `scalar`"),
             ("custom.Wave", "is not a name"),
             ("softmax.", "leave the dot out"),
+            ("", "names no operation"),
         ] {
             assert!(missing(op).contains(expected), "{op}: {}", missing(op));
         }

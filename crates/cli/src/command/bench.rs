@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use indicatif::ProgressBar;
 use kernelwise_backend::Host;
 use kernelwise_bench::{
     Bench, Conditions, Doubt, Figures, Options, Outcome, Ratio, Rivals, ShapeFigures, SkippedShape,
-    Standing, Summary, Times, default_shapes, read_shapes, summarise,
+    Standing, Summary, Times, default_shapes, summarise,
 };
 use kernelwise_types::units::{ByteRate, Bytes, FlopRate, Flops, Nanos};
 use kernelwise_types::{DType, Machine, Numerics, Reading, Workload};
@@ -113,12 +113,8 @@ fn shapes(args: &args::BenchOps, machine: &Machine) -> Result<Vec<Workload>, Fai
         shapes.push(asked::shape(text, asked.as_ref(), args.dtype)?);
     }
     if let Some(path) = &args.shapes {
-        let file = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the shapes in {file}"))?;
         let dtype = args.dtype.unwrap_or(DType::F32);
-        let read = read_shapes(&file, &text, dtype);
-        shapes.extend(read.map_err(|error| Failure::Usage(error.into()))?);
+        shapes.extend(asked::shapes_in(path, dtype)?);
     }
     if let Some(asked) = &asked {
         match shapes.is_empty() {

@@ -11,7 +11,7 @@ use kernelwise_types::Fingerprint;
 use kernelwise_types::units::Nanos;
 use serde::Serialize;
 
-use super::asked::Asked;
+use super::asked::{self, Asked};
 use crate::args::{self, Cache, Format};
 use crate::exit::Failure;
 use crate::output;
@@ -28,7 +28,7 @@ pub(crate) fn cache(asked: &Cache) -> Result<(), Failure> {
     let records = records()?;
     let store = records.store()?;
     match asked {
-        Cache::Path => output::text(&format!("{}\n", records.path())),
+        Cache::Path => output::verbatim(&format!("{}\n", records.path())),
         Cache::Stats(stats) => {
             let kept = store.kept()?;
             match stats.format {
@@ -170,8 +170,9 @@ fn quarantine(args: &args::CacheQuarantine, records: &Records) -> Result<(), Fai
     let kept = memory.quarantined()?;
     if let Some(kernel) = &args.lift {
         if !memory.lift_quarantine(kernel)? {
+            let hint = asked::nearest(kernel, kept.iter().map(|one| one.kernel.as_str()));
             return Err(Failure::NotFound(anyhow!(
-                "`{kernel}` is not kept away: `kernelwise cache quarantine` lists those that are"
+                "`{kernel}` is not kept away{hint}; `kernelwise cache quarantine` lists those that are"
             )));
         }
         records.store()?.flush()?;

@@ -3,17 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use kernelwise_bench::{
-    Choices, ChoicesOptions, ChoicesProgress, Score, Scores, choices, default_shapes, read_shapes,
-    tiny_shapes,
+    Choices, ChoicesOptions, ChoicesProgress, Score, Scores, choices, default_shapes, tiny_shapes,
 };
 use kernelwise_types::{DType, Machine, Workload};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 
-use super::asked::Asked;
+use super::asked::{self, Asked};
 use crate::args::{self, Format};
 use crate::exit::Failure;
 use crate::{ceilings, interrupt, output, progress};
@@ -88,11 +87,7 @@ fn shapes(
     let asked = asked?;
     let mut shapes = tiny_shapes();
     for path in &args.shapes {
-        let file = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the shapes in {file}"))?;
-        let read = read_shapes(&file, &text, DType::F32);
-        shapes.extend(read.map_err(|error| Failure::Usage(error.into()))?);
+        shapes.extend(asked::shapes_in(path, DType::F32)?);
     }
     if !asked.is_empty() {
         shapes.retain(|shape| asked.iter().any(|asked| asked.is(shape)));

@@ -62,6 +62,13 @@ impl Check {
         }
     }
 
+    /// A warning with its advice in one line; `None` if all is well or unknown.
+    fn doubt(&self) -> Option<String> {
+        let advice = self.advice.as_ref()?;
+        let doubtful = self.status == Status::Warning;
+        doubtful.then(|| format!("{}; {advice}", self.finding))
+    }
+
     fn unknown(name: &'static str, reason: &str, advice: &str) -> Self {
         Self {
             name,
@@ -98,8 +105,24 @@ pub(crate) fn run(args: &args::Doctor) -> Result<(), Failure> {
                 checks,
             },
         ),
-        Format::Table => output::styled(&table(&checks)),
+        Format::Table => output::styled(&table(&checks, output::width())),
     }
+}
+
+/// What stands in the way of measuring on this machine at any time, in words with advice: for the report.
+pub(super) fn standing(machine: &Machine) -> Vec<String> {
+    let checks = [build(), pinning(), hypervisor(machine), quota(machine)];
+    checks.iter().filter_map(Check::doubt).collect()
+}
+
+/// What disturbed a measurement between these two looks, in the same form.
+pub(super) fn disturbed(
+    machine: &Machine,
+    before: &SystemState,
+    after: &SystemState,
+) -> Vec<String> {
+    let checks = load(machine, before, after);
+    checks.iter().filter_map(Check::doubt).collect()
 }
 
 fn build() -> Check {
@@ -268,7 +291,7 @@ fn variables(names: impl Iterator<Item = String>) -> Check {
     )
 }
 
-fn table(checks: &[Check]) -> String {
+fn table(checks: &[Check], room: Option<usize>) -> String {
     let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
     let width = checks
         .iter()
@@ -282,12 +305,20 @@ fn table(checks: &[Check]) -> String {
             Status::Warning => ("warning", colour(AnsiColor::Yellow)),
             Status::Unknown => ("unknown", colour(AnsiColor::Cyan)),
         };
+        // Findings and advice keep to their column; where that leaves too little, the terminal breaks them as it likes.
+        let indent = 7 + 2 + width + 2;
+        let room = room.map_or(usize::MAX, |room| room.saturating_sub(indent).max(20));
+        let hang = |text: &str, further: usize| {
+            let gap = format!("\n{}", " ".repeat(indent + further));
+            output::broken(text, room.saturating_sub(further)).join(&gap)
+        };
         text += &format!(
             "{style}{word:7}{style:#}  {:width$}  {}\n",
-            check.name, check.finding
+            check.name,
+            hang(&check.finding, 0)
         );
         if let Some(advice) = &check.advice {
-            text += &format!("{:7}  {:width$}  -> {advice}\n", "", "");
+            text += &format!("{:7}  {:width$}  -> {}\n", "", "", hang(advice, 3));
         }
     }
     let count = |status| checks.iter().filter(|check| check.status == status).count();
@@ -334,6 +365,32 @@ mod tests {
         let blind = kernelwise_probe::StateReader::new(nowhere).look(clock.now());
         let checks = load(&kernelwise_probe::machine(), &blind, &blind);
         assert_eq!(checks[0].status, Status::Unknown, "{checks:?}");
+    }
+
+    #[test]
+    fn findings_keep_to_their_column() {
+        let checks = [Check::warning(
+            "clock",
+            "the clock changes while we measure",
+            "fix it, or use another machine",
+        )];
+        let plain = anstream::adapter::strip_str(&table(&checks, Some(40))).to_string();
+        let expected = "warning  clock  the clock changes while\n                we measure\n                \
+            -> fix it, or use\n                   another machine\nok: 0, warnings: 1, unknown: 0\n";
+        assert_eq!(plain, expected);
+        assert_eq!(table(&checks, None).lines().count(), 3);
+    }
+
+    #[test]
+    fn a_guest_is_warned_of_its_neighbours() {
+        let mut machine = kernelwise_probe::machine();
+        let mut warned = |hypervisor| {
+            machine.hypervisor = hypervisor;
+            standing(&machine).join("\n").contains("neighbours share")
+        };
+        assert!(warned(Reading::Known(Hypervisor::Named("KVM".to_owned()))));
+        assert!(!warned(Reading::Known(Hypervisor::None)));
+        assert!(!warned(Reading::unknown("nobody tells")));
     }
 
     #[test]

@@ -187,7 +187,7 @@ pub(super) fn learned(args: &args::Explain) -> Result<Ready, Failure> {
         .quarantined(records.quarantined()?)
         .observer(Arc::clone(records.memory()) as Arc<dyn Observer>)
         .background(false);
-    if let Ok(forced) = std::env::var("KERNELWISE_FORCE") {
+    if let Some(forced) = environment::text("KERNELWISE_FORCE")? {
         must_exist(&forced, &known)?;
         let with = builder.force_from(&forced);
         builder = with.map_err(|error| Failure::Usage(anyhow!("KERNELWISE_FORCE: {error}")))?;

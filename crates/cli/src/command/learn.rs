@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
-use kernelwise_bench::{SPREAD_OPERATIONS, default_shapes, read_shapes, spread_shapes};
+use anyhow::anyhow;
+use kernelwise_bench::{SPREAD_OPERATIONS, default_shapes, spread_shapes};
 use kernelwise_measure::{Clock, TscClock};
 use kernelwise_probe::{Others, StateReader, Tree};
 use kernelwise_select::forecast::{Judged, judge};
@@ -18,7 +18,7 @@ use kernelwise_types::units::Nanos;
 use kernelwise_types::{DType, Machine, Numerics, Workload};
 use serde::Serialize;
 
-use super::asked::Asked;
+use super::asked::{self, Asked};
 use super::noise::{self, Noise, Seen};
 use super::own_models::zone;
 use super::report;
@@ -379,11 +379,7 @@ fn asked(args: &args::Learn) -> Result<(Vec<Asked>, Vec<Workload>), Failure> {
     let asked: Result<Vec<Asked>, Failure> = args.op.iter().map(|op| Asked::parse(op)).collect();
     let mut named = Vec::new();
     for path in &args.shapes {
-        let file = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the shapes in {file}"))?;
-        let read = read_shapes(&file, &text, DType::F32);
-        named.extend(read.map_err(|error| Failure::Usage(error.into()))?);
+        named.extend(asked::shapes_in(path, DType::F32)?);
     }
     Ok((asked?, named))
 }

@@ -8,6 +8,7 @@ mod bench;
 mod cache;
 mod calibration;
 mod choices;
+mod compare;
 mod cost;
 mod demo;
 mod doctor;
@@ -18,17 +19,16 @@ mod generated;
 mod hits;
 mod kernels;
 mod learn;
-mod live;
 mod load;
 mod model;
 mod noise;
 mod own_models;
 mod probe;
-mod reality;
 mod recommend;
 mod regret;
 mod replay;
 mod report;
+mod run;
 mod spaces;
 mod standings;
 mod tune;
@@ -39,16 +39,16 @@ mod worker;
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         Command::Learn(args) => learn::run(&args),
-        Command::Probe(probe) if probe.watch => watch::run(&probe),
-        Command::Probe(probe) => probe::run(&probe),
+        Command::Probe(asked) if asked.watch => probe::watch::run(&asked),
+        Command::Probe(asked) => probe::run(&asked),
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Cost(cost) => cost::run(&cost),
         Command::Kernels(kernels) => kernels::run(&kernels),
         Command::Select(asked) => explain::select(&asked),
         Command::Explain(asked) => explain::explain(&asked),
-        Command::Run(asked) => reality::run_it(&asked),
-        Command::Compare(asked) => reality::compare(&asked),
-        Command::Watch(asked) => live::run(&asked),
+        Command::Run(asked) => run::run(&asked),
+        Command::Compare(asked) => compare::run(&asked),
+        Command::Watch(asked) => watch::run(&asked),
         Command::Tune(asked) => tune::run(&asked),
         Command::Recommend(asked) => recommend::run(&asked),
         Command::Worker(asked) => worker::work(&asked),

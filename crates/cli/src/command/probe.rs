@@ -15,6 +15,8 @@ use crate::args::{self, Format};
 use crate::exit::Failure;
 use crate::{ceilings, output};
 
+pub(super) mod watch;
+
 /// Long enough for the kernel's counters, which tick a hundred times a second.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
 

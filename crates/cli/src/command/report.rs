@@ -62,7 +62,7 @@ pub(crate) fn run(args: &args::Report) -> Result<(), Failure> {
         (Some(path), _) => written(path, &text),
         // A page is for a browser, not for a terminal.
         (None, ReportFormat::Html) => written(Path::new("report.html"), &text),
-        (None, _) => output::text(&text),
+        (None, _) => output::verbatim(&text),
     }
 }
 
