@@ -20,7 +20,8 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-use rand::{Rng, RngExt};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
 pub use expression::{ComputeError, Expression, ExpressionError};
@@ -34,6 +35,9 @@ use listed::Listed;
 const DRAWS: usize = 64;
 /// Bindings after which the other way gives up: some milliseconds.
 const PATIENCE: usize = 200_000;
+/// Bindings of the walk to the first allowed configuration, and samples that are drawn if it does not get there.
+const STEPS: usize = 2_000_000;
+const SAMPLES: usize = 10;
 /// Values a parameter can have.
 const MOST_VALUES: usize = 1 << 16;
 
@@ -133,6 +137,20 @@ pub enum SpaceError {
     /// A listed configuration that the parameters do not have.
     #[error("configuration {0:?} is not one of the parameters' values")]
     NotAPoint(Vec<u16>),
+}
+
+/// Why there is no first configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoneAllowed {
+    /// All were tried.
+    #[error("the restrictions allow no configuration: loosen them")]
+    Empty,
+    /// There are too many to try them all.
+    #[error("no allowed configuration found in {tries} tries: loosen the restrictions")]
+    NotFound {
+        /// Values that were bound and configurations that were drawn, at most.
+        tries: usize,
+    },
 }
 
 /// Which neighbours.
@@ -326,6 +344,33 @@ impl Space {
             list.push(next);
         }
         (!walk.gave_up()).then_some(list)
+    }
+
+    /// The first allowed configuration: the first value of every parameter, or what is allowed next after it.
+    ///
+    /// Where a walk of some two million steps does not come to it, one that is drawn takes its place, with values as early as
+    /// they may be. If that fails as well, there may be none, or it is too rare to be found.
+    pub fn first(&self) -> Result<Configuration, NoneAllowed> {
+        let mut walk = Walk::new(self);
+        if let Some(first) = walk.next_within(self, STEPS) {
+            return Ok(first);
+        }
+        if !walk.gave_up() {
+            return Err(NoneAllowed::Empty);
+        }
+        // Always the same draws: it is the default that others are held against.
+        let mut random = Pcg64Mcg::seed_from_u64(0);
+        let drawn = (0..SAMPLES).find_map(|_| self.sample(&mut random));
+        let Some(mut found) = drawn else {
+            let tries = STEPS + SAMPLES * (DRAWS + PATIENCE);
+            return Err(NoneAllowed::NotFound { tries });
+        };
+        for slot in 0..self.parameters.len() {
+            let earlier = (0..found.0[slot]).map(|place| found.with(slot, place));
+            let earlier = earlier.into_iter().find(|one| self.allows(one));
+            found = earlier.unwrap_or(found);
+        }
+        Ok(found)
     }
 
     /// A random allowed configuration; none if there is none, or if none was found in a reasonable time.

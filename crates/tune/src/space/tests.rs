@@ -128,6 +128,30 @@ fn rare_configurations_are_sampled_all_the_same() {
 }
 
 #[test]
+fn the_first_configuration_is_found_where_a_walk_would_not_end() {
+    // The first parameter and the last: a walk in order binds all between them before it sees that 1 times anything is too little.
+    let space = huge(&["p0 * p9 >= 200"]);
+    let first = space.first().unwrap();
+    assert!(space.allows(&first));
+    // As early as may be: 13 is the first that works with 16, and nothing else is restricted.
+    assert_eq!(first.places(), [12, 0, 0, 0, 0, 0, 0, 0, 0, 15]);
+    assert_eq!(space.first().unwrap(), first, "always the same");
+    // Where the walk gets there, it is the first in order.
+    assert_eq!(huge(&["p0 * p9 >= 16"]).first().unwrap().places()[9], 15);
+    let mut random = Pcg64Mcg::seed_from_u64(1);
+    assert!((0..100).all(|_| space.sample(&mut random).is_some()));
+    // Of 10^12 points, none: that is said instead of looking at all of them.
+    let none = huge(&["p0 * p9 >= 300"]).first().unwrap_err();
+    assert!(matches!(none, NoneAllowed::NotFound { tries } if tries >= 2_000_000));
+    assert!(
+        none.to_string()
+            .contains("no allowed configuration found in")
+    );
+    let empty = Space::new(vec![Parameter::new("x", [1, 2, 3])], &["x > 3"]).unwrap();
+    assert_eq!(empty.first(), Err(NoneAllowed::Empty));
+}
+
+#[test]
 fn an_empty_space_has_nothing() {
     let space = Space::new(vec![Parameter::new("x", [1, 2, 3])], &["x > 3"]).unwrap();
     assert_eq!(space.configurations().next(), None);

@@ -37,7 +37,20 @@ impl fmt::Display for Value {
             Self::Bool(true) => f.write_str("True"),
             Self::Bool(false) => f.write_str("False"),
             Self::Int(number) => write!(f, "{number}"),
-            Self::Float(number) => write!(f, "{number:?}"),
+            Self::Float(number) => {
+                let text = format!("{number:?}");
+                // Where Rust writes 1e-5 and 1e16, Python writes 1e-05 and 1e+16.
+                match text.split_once('e') {
+                    None => f.write_str(&text),
+                    Some((digits, power)) => {
+                        let (sign, power) = match power.strip_prefix('-') {
+                            Some(power) => ('-', power),
+                            None => ('+', power),
+                        };
+                        write!(f, "{digits}e{sign}{power:0>2}")
+                    }
+                }
+            }
             Self::Text(text) => f.write_str(text),
         }
     }
@@ -69,6 +82,18 @@ mod tests {
         ];
         let text: Vec<String> = values.iter().map(Value::to_string).collect();
         assert_eq!(text, ["True", "16", "1.0", "0.25", "nvcc"]);
+        // What `repr` says in CPython 3.12.
+        for (number, python) in [
+            (1e-5, "1e-05"),
+            (1e16, "1e+16"),
+            (-2.5e-7, "-2.5e-07"),
+            (1.5e300, "1.5e+300"),
+            (5e-324, "5e-324"),
+            (1e-4, "0.0001"),
+            (9999999999999998.0, "9999999999999998.0"),
+        ] {
+            assert_eq!(Value::Float(number).to_string(), python);
+        }
     }
 
     #[test]

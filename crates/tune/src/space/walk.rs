@@ -13,6 +13,8 @@ pub(crate) struct Walk {
     /// How many values of each bound parameter were tried.
     tried: Vec<usize>,
     places: Vec<u16>,
+    /// Parameters are bound in this order; as they stand if there is none.
+    sequence: Option<Sequence>,
     /// In a list, the next.
     next_listed: usize,
     bindings: usize,
@@ -25,15 +27,18 @@ impl Walk {
             orders: Vec::new(),
             tried: vec![0],
             places: vec![0; space.parameters.len()],
+            sequence: None,
             next_listed: 0,
             bindings: 0,
             gave_up: false,
         }
     }
 
-    /// The same in a random order of values, drawn once per parameter.
+    /// The same in a random order of values, drawn once per parameter. Parameters that are restricted together are bound one after the
+    /// other, so that a dead end is seen before all that lies between them was tried.
     pub(super) fn shuffled(space: &Space, random: &mut impl Rng) -> Self {
         let mut walk = Self::new(space);
+        walk.sequence = Some(Sequence::of(space));
         for parameter in &space.parameters {
             let values = 0..parameter.values.len();
             let mut order: Vec<u16> = values.map(|place| place as u16).collect();
@@ -50,8 +55,10 @@ impl Walk {
             self.next_listed += 1;
             return next;
         }
-        while let Some(bound) = self.tried.len().checked_sub(1) {
-            let tried_before = self.tried[bound];
+        while let Some(depth) = self.tried.len().checked_sub(1) {
+            let tried_before = self.tried[depth];
+            let sequence = self.sequence.as_ref();
+            let bound = sequence.map_or(depth, |sequence| sequence.slots[depth]);
             if tried_before == space.parameters[bound].values.len() {
                 self.tried.pop();
                 continue;
@@ -61,13 +68,20 @@ impl Walk {
                 return None;
             }
             self.bindings += 1;
-            self.tried[bound] += 1;
+            self.tried[depth] += 1;
             let order = self.orders.get(bound);
             self.places[bound] = order.map_or(tried_before as u16, |order| order[tried_before]);
-            if !space.may_go_on(&self.places, bound) {
+            let may_go_on = match sequence {
+                Some(sequence) => {
+                    let mut known = sequence.known[depth].iter();
+                    known.all(|one| space.holds(&space.restrictions[*one].expression, &self.places))
+                }
+                None => space.may_go_on(&self.places, bound),
+            };
+            if !may_go_on {
                 continue;
             }
-            if bound + 1 == self.places.len() {
+            if depth + 1 == self.places.len() {
                 return Some(Configuration::new(self.places.clone()));
             }
             self.tried.push(0);
@@ -75,9 +89,52 @@ impl Walk {
         None
     }
 
+    /// The next one, unless that takes more than so many bindings from here.
+    pub(crate) fn next_after(&mut self, space: &Space, bindings: usize) -> Option<Configuration> {
+        self.next_within(space, self.bindings.saturating_add(bindings))
+    }
+
     /// Whether it ended for want of patience.
-    pub(super) fn gave_up(&self) -> bool {
+    pub(crate) fn gave_up(&self) -> bool {
         self.gave_up
+    }
+}
+
+/// An order of parameters in which restrictions can be computed early.
+#[derive(Debug, Clone)]
+struct Sequence {
+    slots: Vec<usize>,
+    /// By place in the order: the restrictions that can be computed from there on.
+    known: Vec<Vec<usize>>,
+}
+
+impl Sequence {
+    /// Next come the parameters of the restriction that lacks fewest; in the end those without any.
+    fn of(space: &Space) -> Self {
+        let mut slots: Vec<usize> = Vec::with_capacity(space.parameters.len());
+        let mut known = vec![Vec::new(); space.parameters.len()];
+        let mut left: Vec<usize> = (0..space.restrictions.len()).collect();
+        while !left.is_empty() {
+            let lacks = |one: &usize| {
+                let slots_of = space.restrictions[*one].expression.slots().iter();
+                slots_of.filter(|slot| !slots.contains(slot)).count()
+            };
+            let next = (0..left.len()).min_by_key(|place| lacks(&left[*place]));
+            let one = left.remove(next.unwrap_or(0));
+            for slot in space.restrictions[one].expression.slots() {
+                if !slots.contains(slot) {
+                    slots.push(*slot);
+                }
+            }
+            // One without names is asked with the first parameter.
+            known[slots.len().saturating_sub(1)].push(one);
+        }
+        for slot in 0..space.parameters.len() {
+            if !slots.contains(&slot) {
+                slots.push(slot);
+            }
+        }
+        Self { slots, known }
     }
 }
 

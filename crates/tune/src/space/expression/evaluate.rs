@@ -114,14 +114,13 @@ impl Arithmetic {
         {
             return Ok(Scalar::Int(whole));
         }
-        let rest = || x - y * (x / y).floor();
         Ok(Scalar::Float(match self {
             Self::Add => x + y,
             Self::Subtract => x - y,
             Self::Multiply => x * y,
             Self::Divide => x / y,
-            Self::DivideDown => (x / y).floor(),
-            Self::Rest => rest(),
+            Self::DivideDown => divided(x, y).0,
+            Self::Rest => divided(x, y).1,
             Self::Power if x == 0.0 && y < 0.0 => return Err(ComputeError::DivisionByZero),
             Self::Power => x.powf(y),
         }))
@@ -146,6 +145,27 @@ impl Arithmetic {
             }
             Self::Power => x.checked_pow(u32::try_from(y).ok()?),
         }
+    }
+}
+
+/// `x // y` and `x % y` as CPython's `divmod` has them: the rest is exact and has the sign of the divisor, and the quotient follows from it. So
+/// `1.0 // 0.1` is 9.0, because the 0.1 that a float holds is a little more than a tenth.
+fn divided(x: f64, y: f64) -> (f64, f64) {
+    let mut rest = x % y;
+    let mut quotient = (x - rest) / y;
+    if rest == 0.0 {
+        rest = 0.0_f64.copysign(y);
+    } else if (y < 0.0) != (rest < 0.0) {
+        rest += y;
+        quotient -= 1.0;
+    }
+    if quotient == 0.0 {
+        return (0.0_f64.copysign(x / y), rest);
+    }
+    let down = quotient.floor();
+    match quotient - down > 0.5 {
+        true => (down + 1.0, rest),
+        false => (down, rest),
     }
 }
 
