@@ -21,11 +21,19 @@ pub enum Backend {
     Cuda,
     /// An Apple GPU.
     Metal,
+    /// An AMD GPU through its driver.
+    Hip,
 }
 
 impl Backend {
     /// Every backend.
-    pub const ALL: [Self; 4] = [Self::Cpu, Self::WebGpu, Self::Cuda, Self::Metal];
+    pub const ALL: [Self; 5] = [
+        Self::Cpu,
+        Self::WebGpu,
+        Self::Cuda,
+        Self::Metal,
+        Self::Hip,
+    ];
 
     /// The name that begins kernel ids.
     pub const fn name(self) -> &'static str {
@@ -34,6 +42,7 @@ impl Backend {
             Self::WebGpu => "webgpu",
             Self::Cuda => "cuda",
             Self::Metal => "metal",
+            Self::Hip => "hip",
         }
     }
 }

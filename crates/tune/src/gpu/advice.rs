@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::config::Config;
 use super::cost::{Prediction, predict, score, words};
-use super::device::Gpu;
+use super::device::{Api, Gpu};
 use super::launch::{Launch, LaunchError, launch, permit};
 use super::problem::Problem;
 
@@ -81,11 +81,27 @@ pub fn recommend(gpu: &Gpu, workload: &Workload, wishes: &Wishes) -> Result<Advi
             "prior: a roofline over published rates ({}), bound by {}; nothing was measured",
             gpu.source, time.bound
         ),
-        None => format!(
-            "no prediction: the rates of {}, or the cost of the operation, are not known; {considered} launches were put in \
-             order by occupancy, reuse and coalescing",
-            gpu.name
-        ),
+        None => {
+            let unknown = gpu.unknown_rates();
+            let why = match (unknown.is_empty(), gpu.api) {
+                (true, _) if workload.cost().is_none() => {
+                    "what the operation computes is its author's secret".to_owned()
+                }
+                (true, _) => format!("{} has no arithmetic for these elements", gpu.name),
+                (false, Api::WebGpu) => {
+                    "WebGPU tells limits, not how fast the adapter behind it is".to_owned()
+                }
+                (false, _) => format!(
+                    "it is not published for {}: {}",
+                    gpu.name,
+                    unknown.join(", ")
+                ),
+            };
+            format!(
+                "no prediction, because {why}; {considered} launches were put in order by occupancy, reuse and coalescing; describe \
+                 the device in a file to have times"
+            )
+        }
     });
     Ok(Advice {
         device: gpu.name.clone(),

@@ -19,23 +19,25 @@ pub enum Api {
     Metal,
     /// That of browsers, also native.
     WebGpu,
-    /// AMD's. No backend of ours speaks it; such devices are reached by WebGPU.
+    /// AMD's.
     Hip,
 }
 
 impl Api {
-    /// The backend that reaches such a device.
+    /// The backend whose limits and element types a description of such a device has.
     pub const fn backend(self) -> Backend {
         match self {
             Self::Cuda => Backend::Cuda,
             Self::Metal => Backend::Metal,
-            Self::WebGpu | Self::Hip => Backend::WebGpu,
+            Self::WebGpu => Backend::WebGpu,
+            Self::Hip => Backend::Hip,
         }
     }
 }
 
 /// What a launch must keep. "Group" is what CUDA calls a block and Metal a threadgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Threads of a group.
     pub threads_per_group: u32,
@@ -51,6 +53,7 @@ pub struct Limits {
 
 /// What one unit (multiprocessor, core, compute unit) can hold at a time, and in which portions it hands that out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Residency {
     /// Threads.
     pub threads: u32,
@@ -74,6 +77,7 @@ pub struct Residency {
 
 /// Results per clock of one unit, by kind of number. A multiply-add is one result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Lanes {
     /// Single precision.
     pub f32: u32,
@@ -89,6 +93,7 @@ pub struct Lanes {
 
 /// Matrix units: multiply-adds per clock of one unit, sums kept in single precision, no sparsity.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Tensor {
     /// Half precision inputs.
     pub f16: u32,
@@ -102,6 +107,7 @@ pub struct Tensor {
 
 /// A GPU. Read one [by name](super::device), or describe your own and [check](Self::check) it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Gpu {
     /// A short name, such as `a100`.
     pub name: String,
@@ -149,6 +155,9 @@ pub enum DeviceError {
         /// The name.
         name: String,
     },
+    /// Not JSON of this form.
+    #[error("not a description of a GPU: {0}")]
+    Form(String),
     /// A figure that cannot be.
     #[error(
         "GPU `{device}`: `{field}` is {value}, it must be finite and above zero, or be left out if unknown"
@@ -345,6 +354,30 @@ impl Gpu {
     pub fn peak_flops(&self, dtype: DType, arithmetic: Arithmetic) -> Option<f64> {
         let per_clock = self.results_per_clock(dtype, arithmetic)?;
         Some(2.0 * per_clock * f64::from(self.units?) * self.clock_hz()?)
+    }
+
+    /// What a prediction would need and the description does not say, in words; empty if there can be one.
+    pub fn unknown_rates(&self) -> Vec<&'static str> {
+        let needed = [
+            (self.units.is_some(), "how many units it has"),
+            (self.lanes.is_some(), "what a unit computes per clock"),
+            (
+                self.clock_mhz.is_some() || self.published_tflops.is_some(),
+                "its clock or how fast it computes",
+            ),
+            (self.bandwidth_gbs.is_some(), "its memory bandwidth"),
+        ];
+        let unknown = needed.into_iter().filter(|(known, _)| !known);
+        unknown.map(|(_, what)| what).collect()
+    }
+
+    /// Reads a description as JSON, in which only `name`, `source`, `api`, `subgroup`, `half` and `limits` are required; what is left out is unknown.
+    /// What is wrong is said with its field.
+    pub fn read(text: &str) -> Result<Self, DeviceError> {
+        let gpu: Self =
+            serde_json::from_str(text).map_err(|problem| DeviceError::Form(problem.to_string()))?;
+        gpu.check()?;
+        Ok(gpu)
     }
 
     /// Bytes per second from memory.

@@ -110,6 +110,7 @@ impl Priced for GpuCost {
         let compile = Nanos::new(compile_seconds(self.gpu.api) * 1e9);
         Ok(Price {
             time_ns: time.warm_ns,
+            floor_ns: Some(time.floor_ns),
             spread_ln: SPREAD_LN,
             compile_ns: compile.unwrap_or(Nanos::from_u64(0)),
             memory: Bytes(launch.memory_bytes),

@@ -32,10 +32,18 @@ struct Nvidia {
 const NVIDIA: &[Nvidia] = &[
     Nvidia { name: "p100", capability: (6, 0), units: 56, clock_mhz: 1480.0, gbs: 732.0, gib: 16, l2_quarters: 16, l2_bytes_per_clock: None, tensor: None, tensor_mhz: None,
         source: "NVIDIA Tesla P100 whitepaper (WP-08019), table 1, SXM2" },
+    Nvidia { name: "p100-pcie", capability: (6, 0), units: 56, clock_mhz: 1303.0, gbs: 732.0, gib: 16, l2_quarters: 16, l2_bytes_per_clock: None, tensor: None, tensor_mhz: None,
+        source: "NVIDIA Tesla P100 PCIe datasheet (9.3 teraflops, 732 GB/s); per unit as in the P100 whitepaper" },
     Nvidia { name: "gtx-1080-ti", capability: (6, 1), units: 28, clock_mhz: 1582.0, gbs: 484.0, gib: 11, l2_quarters: 11, l2_bytes_per_clock: None, tensor: None, tensor_mhz: None,
         source: "NVIDIA Turing whitepaper (WP-09183), appendix, GTX 1080 Ti reference" },
     Nvidia { name: "v100", capability: (7, 0), units: 80, clock_mhz: 1530.0, gbs: 900.0, gib: 16, l2_quarters: 24, l2_bytes_per_clock: Some(2048), tensor: Some([512, 0, 0]), tensor_mhz: None,
         source: "NVIDIA Tesla V100 whitepaper (WP-08608), table 1, SXM2; cache rate: A100 whitepaper" },
+    Nvidia { name: "v100-32gb", capability: (7, 0), units: 80, clock_mhz: 1530.0, gbs: 900.0, gib: 32, l2_quarters: 24, l2_bytes_per_clock: Some(2048), tensor: Some([512, 0, 0]), tensor_mhz: None,
+        source: "NVIDIA Tesla V100 datasheet, SXM2 32 GB; per unit as in the V100 whitepaper; cache rate: A100 whitepaper" },
+    Nvidia { name: "v100-pcie", capability: (7, 0), units: 80, clock_mhz: 1370.0, gbs: 900.0, gib: 16, l2_quarters: 24, l2_bytes_per_clock: Some(2048), tensor: Some([512, 0, 0]), tensor_mhz: None,
+        source: "NVIDIA Tesla V100 datasheet, PCIe 16 GB; the clock follows from its 14 teraflops; cache rate: A100 whitepaper" },
+    Nvidia { name: "v100-pcie-32gb", capability: (7, 0), units: 80, clock_mhz: 1370.0, gbs: 900.0, gib: 32, l2_quarters: 24, l2_bytes_per_clock: Some(2048), tensor: Some([512, 0, 0]), tensor_mhz: None,
+        source: "NVIDIA Tesla V100 datasheet, PCIe 32 GB; the clock follows from its 14 teraflops; cache rate: A100 whitepaper" },
     Nvidia { name: "t4", capability: (7, 5), units: 40, clock_mhz: 1590.0, gbs: 320.0, gib: 16, l2_quarters: 16, l2_bytes_per_clock: None, tensor: Some([512, 0, 0]), tensor_mhz: None,
         source: "NVIDIA Turing whitepaper (WP-09183), Tesla T4" },
     Nvidia { name: "rtx-2070-super", capability: (7, 5), units: 40, clock_mhz: 1770.0, gbs: 448.0, gib: 8, l2_quarters: 16, l2_bytes_per_clock: None, tensor: Some([256, 0, 0]), tensor_mhz: None,
@@ -48,6 +56,8 @@ const NVIDIA: &[Nvidia] = &[
         source: "NVIDIA A100 whitepaper (2020), table 4 and text on the L2 cache, 40 GB" },
     Nvidia { name: "a100-80gb", capability: (8, 0), units: 108, clock_mhz: 1410.0, gbs: 2039.0, gib: 80, l2_quarters: 160, l2_bytes_per_clock: Some(5120), tensor: Some([1024, 1024, 512]), tensor_mhz: None,
         source: "NVIDIA A100 datasheet (80 GB SXM) and whitepaper" },
+    Nvidia { name: "a100-80gb-pcie", capability: (8, 0), units: 108, clock_mhz: 1410.0, gbs: 1935.0, gib: 80, l2_quarters: 160, l2_bytes_per_clock: Some(5120), tensor: Some([1024, 1024, 512]), tensor_mhz: None,
+        source: "NVIDIA A100 datasheet (80 GB PCIe) and whitepaper" },
     Nvidia { name: "rtx-3060", capability: (8, 6), units: 28, clock_mhz: 1777.0, gbs: 360.0, gib: 12, l2_quarters: 0, l2_bytes_per_clock: None, tensor: Some([256, 256, 128]), tensor_mhz: None,
         source: "NVIDIA product page of the RTX 3060; per unit as in the GA102 whitepaper" },
     Nvidia { name: "rtx-3090", capability: (8, 6), units: 82, clock_mhz: 1695.0, gbs: 936.0, gib: 24, l2_quarters: 24, l2_bytes_per_clock: None, tensor: Some([256, 256, 128]), tensor_mhz: None,
@@ -66,6 +76,8 @@ const NVIDIA: &[Nvidia] = &[
         source: "NVIDIA L40S datasheet; per unit as in the Ada whitepaper" },
     Nvidia { name: "h100", capability: (9, 0), units: 132, clock_mhz: 1980.0, gbs: 3352.0, gib: 80, l2_quarters: 200, l2_bytes_per_clock: None, tensor: Some([2048, 2048, 1024]), tensor_mhz: Some(1830.0),
         source: "NVIDIA H100 whitepaper (v1.04), tables 2 and 3, SXM5" },
+    Nvidia { name: "h100-pcie", capability: (9, 0), units: 114, clock_mhz: 1755.0, gbs: 2000.0, gib: 80, l2_quarters: 200, l2_bytes_per_clock: None, tensor: Some([2048, 2048, 1024]), tensor_mhz: Some(1620.0),
+        source: "NVIDIA H100 whitepaper (v1.04), tables 2 and 3, PCIe; H100 datasheet: 2 TB/s, 756 teraflops of half precision on matrix units, which their clock follows from" },
 ];
 
 impl Nvidia {
@@ -315,7 +327,7 @@ pub(super) fn hint(name: &str) -> String {
 /// Words of a driver's name that tell products apart from nothing.
 const NOISE: &[&str] = &[
     "nvidia", "geforce", "tesla", "quadro", "amd", "radeon", "instinct", "pro", "rtx", "gtx",
-    "gpu", "pcie", "sxm2", "sxm4", "sxm5", "apple", "graphics",
+    "gpu", "pcie", "sxm", "sxm2", "sxm4", "sxm5", "hbm2", "hbm2e", "hbm3", "apple", "graphics",
 ];
 
 /// The device of a name: that of the table, or what its driver calls it (`NVIDIA A100-PCIE-40GB`).

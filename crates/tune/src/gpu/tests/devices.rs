@@ -2,7 +2,7 @@
 
 use kernelwise_types::{Backend, DType};
 
-use crate::gpu::{Api, Arithmetic, DeviceError, Gpu, device, devices};
+use crate::gpu::{Api, Arithmetic, DeviceError, Gpu, Wishes, device, devices, recommend};
 
 #[test]
 fn every_row_holds_and_names_its_source() {
@@ -22,7 +22,7 @@ fn peaks_are_those_that_makers_print() {
     let printed = [
         ("p100", 10.6), ("gtx-1080-ti", 11.3), ("v100", 15.7), ("t4", 8.1), ("rtx-2070-super", 9.1), ("rtx-2080-ti", 13.4), ("titan-rtx", 16.3),
         ("a100", 19.5), ("rtx-3060", 12.7), ("rtx-3090", 35.6), ("a10", 31.2), ("a4000", 19.2), ("a6000", 38.7), ("l4", 30.3),
-        ("rtx-4090", 82.6), ("l40s", 91.6), ("h100", 66.9), ("mi250x", 23.95), ("w6600", 10.4), ("w7800", 45.2), ("apple-m2", 3.6),
+        ("rtx-4090", 82.6), ("l40s", 91.6), ("h100", 66.9), ("h100-pcie", 51.2), ("v100-pcie", 14.0), ("v100-32gb", 15.7), ("p100-pcie", 9.3), ("mi250x", 23.95), ("w6600", 10.4), ("w7800", 45.2), ("apple-m2", 3.6),
     ];
     for (name, tflops) in printed {
         let peak = device(name)
@@ -43,6 +43,8 @@ fn peaks_are_those_that_makers_print() {
         ("a4000", 76.7),
         ("l4", 121.0),
         ("h100", 989.4),
+        ("h100-pcie", 756.0),
+        ("v100-pcie", 112.0),
     ];
     for (name, tflops) in tensor {
         let peak = device(name)
@@ -73,6 +75,12 @@ fn names_of_drivers_are_understood_and_others_get_a_hint() {
     for (driver, name) in [
         ("NVIDIA A100-PCIE-40GB", "a100"),
         ("NVIDIA A100-SXM4-80GB", "a100-80gb"),
+        ("NVIDIA A100 80GB PCIe", "a100-80gb-pcie"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),
+        ("Tesla V100-SXM2-16GB", "v100"),
+        ("Tesla V100-SXM2-32GB", "v100-32gb"),
+        ("Tesla V100-PCIE-32GB", "v100-pcie-32gb"),
         ("NVIDIA RTX A4000", "a4000"),
         ("NVIDIA GeForce RTX 2080 Ti", "rtx-2080-ti"),
         ("AMD Radeon PRO W7800", "w7800"),
@@ -82,7 +90,7 @@ fn names_of_drivers_are_understood_and_others_get_a_hint() {
     ] {
         assert_eq!(device(driver).unwrap().name, name, "{driver}");
     }
-    for unknown in ["", "NVIDIA", "a101", "rtx 3090 ti", "m2"] {
+    for unknown in ["", "NVIDIA", "a101", "rtx 3090 ti", "m2", "NVIDIA H100 NVL"] {
         let found = device(unknown).map(|gpu| gpu.name);
         match unknown {
             "m2" => assert_eq!(found.unwrap(), "apple-m2"),
@@ -163,12 +171,60 @@ fn what_is_not_published_is_not_there() {
     let m3 = device("apple-m3").unwrap();
     assert_eq!(m3.peak_flops(DType::F32, Arithmetic::Own), None);
     assert!(m3.bandwidth().is_some());
+    // Why there is no time is said.
+    let product = "matmul f32 512x512x512".parse().unwrap();
+    for (gpu, why) in [
+        (web, "WebGPU tells limits, not how fast"),
+        (
+            m3,
+            "it is not published for apple-m3: its clock or how fast it computes",
+        ),
+    ] {
+        let advice = recommend(&gpu, &product, &Wishes::default()).unwrap();
+        assert_eq!(advice.prediction, None);
+        let said = advice.reasoning.join("; ");
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+#[test]
+fn a_description_may_leave_out_what_is_unknown_and_names_what_is_wrong() {
+    let least = r#"{"name": "mine", "source": "I", "api": "web_gpu", "subgroup": 32, "half": false, "limits":
+        {"threads_per_group": 256, "group": [256, 256, 64], "grid": [65535, 65535, 65535], "shared_per_group": 16384}}"#;
+    let mine = Gpu::read(least).unwrap();
+    assert_eq!((mine.units, mine.limits.binding_bytes), (None, None));
+    assert_eq!(mine.unknown_rates().len(), 4);
+    for (change, field) in [
+        (
+            least.replace("\"subgroup\": 32", "\"subgroup\": 0"),
+            "`subgroup` is 0",
+        ),
+        (
+            least.replace("\"subgroup\": 32,", ""),
+            "missing field `subgroup`",
+        ),
+        (
+            least.replace("\"half\"", "\"clock_mhZ\": 5, \"half\""),
+            "unknown field `clock_mhZ`",
+        ),
+        (
+            least.replace("web_gpu", "opencl"),
+            "unknown variant `opencl`",
+        ),
+        (least.replace("16384", "\"much\""), "expected u64"),
+    ] {
+        let error = Gpu::read(&change).unwrap_err().to_string();
+        assert!(error.contains(field), "{error}");
+    }
 }
 
 #[test]
 fn backends_and_element_types_are_those_of_the_api() {
     assert_eq!(device("a100").unwrap().api.backend(), Backend::Cuda);
     assert_eq!(device("apple-m1").unwrap().api.backend(), Backend::Metal);
+    // An AMD device is described with the limits and types of its own driver, and not called anything else.
+    assert_eq!(device("mi250x").unwrap().api.backend(), Backend::Hip);
+    assert!(device("mi250x").unwrap().holds(DType::F64));
     assert_eq!(device("webgpu-default").unwrap().api, Api::WebGpu);
     let holds = |name: &str, dtype| device(name).unwrap().holds(dtype);
     assert!(holds("a100", DType::F64) && !holds("apple-m2", DType::F64));
