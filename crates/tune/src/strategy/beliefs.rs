@@ -17,6 +17,7 @@ use kernelwise_types::units::Watts;
 use kernelwise_types::{KernelId, Workload};
 
 use super::priced::{Choice, Price};
+use super::recommendation::Kept;
 
 /// A quarter for each of device, kernel, workload and choice.
 const QUARTER: f64 = 0.25;
@@ -28,6 +29,11 @@ const NOISE: f64 = 0.05;
 const NEWEST: f64 = 0.2;
 /// Times that a mean with such weights is worth: (2 - w) / w.
 const WORTH: f64 = 9.0;
+/// Times after which one that is far too long is held to be a disturbance, and how many times the noise is too long.
+const SETTLED: u64 = 3;
+const FAR: f64 = 3.0;
+/// So many in a row are no disturbance: the choice has become slower.
+const CHANGED: u32 = 3;
 /// Most choices on workloads that are remembered; of more, the one that was longest not heard of is forgotten.
 const MOST: usize = 4096;
 
@@ -40,6 +46,8 @@ struct Cell {
     /// Mean and variance of ln t, newer times weighing more.
     mean: f64,
     variance: f64,
+    /// Times in a row that were too long.
+    too_long: u32,
     power: Option<Watts>,
     failed: bool,
     heard: u64,
@@ -59,6 +67,22 @@ impl Cell {
     fn noise(&self, usual: f64) -> f64 {
         let seen = self.variance * self.worth();
         (ASSUMED * usual + seen) / (ASSUMED + self.worth() - 1.0)
+    }
+
+    /// How far a time is from the mean; one page fault, or whatever else happens once, counts no more than usual noise does.
+    /// Times are disturbed upwards only.
+    fn step(&mut self, ln_time: f64, usual: f64) -> f64 {
+        let step = ln_time - self.mean;
+        let most = FAR * self.noise(usual).sqrt();
+        if self.samples < SETTLED || step <= most {
+            self.too_long = 0;
+            return step;
+        }
+        self.too_long += 1;
+        match self.too_long < CHANGED {
+            true => most,
+            false => step,
+        }
     }
 
     /// What it says about its workload: its error, give or take what is its own and the noise.
@@ -266,13 +290,30 @@ impl Beliefs {
         ln_time: f64,
         power: Option<Watts>,
     ) {
+        let usual = self.spreads.noise;
         let cell = self.cell(workload, choice, price);
+        let step = cell.step(ln_time, usual);
         cell.samples += 1;
         let weight = (1.0 / cell.samples as f64).max(NEWEST);
-        let step = ln_time - cell.mean;
         cell.mean += weight * step;
         cell.variance = (1.0 - weight) * (cell.variance + weight * step * step);
         cell.power = power.or(cell.power);
+        self.conclude();
+    }
+
+    /// It took so long in the past, by what was kept of those times. What was heard of it since is replaced.
+    pub(super) fn recall(
+        &mut self,
+        workload: &Workload,
+        choice: &Choice,
+        price: &Price,
+        kept: &Kept,
+    ) {
+        let cell = self.cell(workload, choice, price);
+        cell.samples = kept.samples;
+        cell.mean = kept.mean_ln;
+        cell.variance = kept.sd_ln * kept.sd_ln;
+        cell.too_long = 0;
         self.conclude();
     }
 
@@ -297,6 +338,7 @@ impl Beliefs {
             samples: 0,
             mean: 0.0,
             variance: 0.0,
+            too_long: 0,
             power: None,
             failed: false,
             heard,

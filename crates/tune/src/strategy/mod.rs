@@ -59,7 +59,7 @@ pub use cpu::CpuCost;
 pub use metrics::{Event, Metrics};
 pub use priced::{Bound, Choice, Infeasible, Limit, Origin, Price, Priced};
 pub use recommendation::{
-    Evidence, Feedback, Outcome, Prediction, Ranked, Recommendation, TuneError,
+    Evidence, Feedback, Kept, Outcome, Prediction, Ranked, Recommendation, TuneError,
 };
 pub use situation::Situation;
 pub use tuned::Strategy;

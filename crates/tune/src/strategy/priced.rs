@@ -86,6 +86,10 @@ pub enum Origin {
 pub struct Price {
     /// Time of a warm call: above zero, and never shorter than the device's peak allows.
     pub time_ns: Nanos,
+    /// The shortest time that the device's peak allows; `None` where no peak is known. Nothing that is measured of other choices makes a
+    /// prediction shorter.
+    #[serde(default)]
+    pub floor_ns: Option<Nanos>,
     /// How far off that may be: a standard deviation of ln t. Above zero: nobody knows a time exactly beforehand.
     pub spread_ln: f64,
     /// Paid once before the first call: compiling a pipeline, planning. Zero where there is nothing to pay.

@@ -168,6 +168,17 @@ pub struct Feedback {
     pub outcome: Outcome,
 }
 
+/// Times of one choice on one workload, summed up: what records keep of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Kept {
+    /// How many there were.
+    pub samples: u64,
+    /// The mean of ln t, in nanoseconds.
+    pub mean_ln: f64,
+    /// Their standard deviation.
+    pub sd_ln: f64,
+}
+
 impl Feedback {
     /// A recommendation that was followed took so long.
     pub fn ran(recommendation: &Recommendation, workload: &Workload, time_ns: Nanos) -> Self {

@@ -10,6 +10,9 @@
 //! | temperature | a limit on it is kept, or refused |
 //! | throttling, power mode, battery | how much time is given up to keep fewer units busy: [`Situation::patience`] |
 //!
+//! Nodes of memory (NUMA) are not looked at: operands lie where the caller put them, and no kernel here moves them or binds threads to
+//! a node.
+//!
 //! Not read, because nothing here would follow from them: load average and pressures (the utilisation says it sooner), steal (part of the
 //! utilisation), power (that of the machine, not of a call), frequency (part of what is measured).
 

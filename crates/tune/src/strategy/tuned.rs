@@ -12,7 +12,7 @@ use super::constraints::Constraints;
 use super::metrics::{Event, Log, Metrics};
 use super::priced::{Choice, Infeasible, Limit, Origin, Price, Priced};
 use super::recommendation::{
-    Evidence, Feedback, Outcome, Prediction, Ranked, Recommendation, TuneError,
+    Evidence, Feedback, Kept, Outcome, Prediction, Ranked, Recommendation, TuneError,
 };
 use super::situation::Situation;
 use crate::surrogate::gain::below;
@@ -53,6 +53,28 @@ impl<P: Priced> Strategy<P> {
     /// What the device family knows.
     pub fn priced(&self) -> &P {
         &self.priced
+    }
+
+    /// Begins from times that were measured earlier and kept: as if each had been told by
+    /// [`feedback`](TuningStrategy::feedback), in place of what was.
+    pub fn recall(
+        &self,
+        workload: &Workload,
+        choice: &Choice,
+        kept: &Kept,
+    ) -> Result<(), TuneError> {
+        let price = self.price(workload, choice)?;
+        let time = Nanos::new(kept.mean_ln.exp()).ok();
+        let time = time.filter(|time| time.get() > 0.0);
+        let sound = kept.samples > 0 && kept.sd_ln.is_finite() && kept.sd_ln >= 0.0;
+        if time.is_none() || !sound {
+            let time = time.unwrap_or(Nanos::from_u64(0));
+            return Err(TuneError::NoTime { time });
+        }
+        let mut learned = self.learned();
+        learned.beliefs.recall(workload, choice, &price, kept);
+        learned.revision += 1;
+        Ok(())
     }
 
     /// Nothing that runs under this lock is anybody else's code, so what a panic leaves behind is whole.
@@ -274,8 +296,9 @@ fn prediction(choice: &Choice, price: Price, belief: &Belief) -> Result<Predicti
         time_ns: price.time_ns.get(),
         spread_ln: price.spread_ln,
     };
+    let floor = price.floor_ns.map_or(0.0, Nanos::get);
     let nanos = |over: f64| {
-        let time = Nanos::new(price.time_ns.get() * over.exp()).ok();
+        let time = Nanos::new((price.time_ns.get() * over.exp()).max(floor)).ok();
         time.filter(|time| time.get() > 0.0).ok_or_else(fault)
     };
     let time_ns = nanos(belief.over)?;

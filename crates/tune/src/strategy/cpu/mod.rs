@@ -66,6 +66,8 @@ pub struct CpuCost {
     /// For every number of threads.
     ceilings: Calibration,
     forecast: Option<Arc<Forecast>>,
+    /// Considered besides those that are by themselves.
+    known: Vec<Choice>,
 }
 
 impl CpuCost {
@@ -78,6 +80,7 @@ impl CpuCost {
             ceilings: ceilings::nominal(machine),
             calibration: None,
             forecast: None,
+            known: Vec::new(),
             host,
         }
     }
@@ -94,6 +97,14 @@ impl CpuCost {
     #[must_use]
     pub fn with_forecast(mut self, forecast: impl Into<Arc<Forecast>>) -> Self {
         self.forecast = Some(forecast.into());
+        self
+    }
+
+    /// With choices that somebody measured. Of kernels with many settings only those near the default are considered; what tuning
+    /// found may lie elsewhere.
+    #[must_use]
+    pub fn with_known(mut self, choices: impl IntoIterator<Item = Choice>) -> Self {
+        self.known.extend(choices);
         self
     }
 
@@ -175,6 +186,16 @@ impl CpuCost {
         (time, UNKNOWN_SPREAD, Origin::Prior(source))
     }
 
+    /// The time of the arithmetic at its peak, where that was measured. Bytes have none: what is in a cache comes faster than
+    /// any rate that a calibration has for its size.
+    fn floor(&self, workload: &Workload, threads: u32) -> Option<Nanos> {
+        self.calibration.as_ref()?;
+        let peak = self.ceilings.peak(workload.dtype(), threads)?;
+        let flops = workload.cost()?.flops.0 as f64;
+        let floor = Nanos::new(flops / peak.rate.value.get() * 1e9).ok();
+        floor.filter(|floor| floor.get() > 0.0)
+    }
+
     /// Whether starting, arithmetic or bytes take the time.
     fn bound(&self, workload: &Workload, threads: u32, time: Nanos) -> Bound {
         let (machine, ceilings) = (self.host.machine(), &self.ceilings);
@@ -223,6 +244,14 @@ impl Priced for CpuCost {
             let mut settings: Vec<Setting> = space.iter().filter(fits).take(LOOKED_AT).collect();
             settings.sort_by_key(moved);
             settings.truncate(MOST);
+            let id = &kernel.spec().id;
+            let known = self.known.iter();
+            let known = known.filter(|choice| choice.kernel.as_ref() == Some(id));
+            for setting in known.filter_map(|choice| space.setting(&choice.params).ok()) {
+                if fits(&setting) && !settings.contains(&setting) {
+                    settings.push(setting);
+                }
+            }
             for setting in settings {
                 choices.extend(space.params(&setting).ok().map(|params| Choice {
                     kernel: Some(kernel.spec().id.clone()),
@@ -278,6 +307,7 @@ impl Priced for CpuCost {
             .map(|(bits, isa): (u32, &Isa)| format!("{bits}-bit vectors ({isa})"));
         Ok(Price {
             time_ns,
+            floor_ns: self.floor(workload, threads),
             spread_ln,
             compile_ns: Nanos::from_u64(0),
             memory: Bytes(bytes.saturating_add(scratch.0)),

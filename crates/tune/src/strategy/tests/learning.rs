@@ -39,6 +39,23 @@ proptest! {
         prop_assert!(factor(predicted, new) < 1.2, "{predicted} for {new}");
     }
 
+    /// Whatever was measured of a choice and its neighbours, nothing is predicted that the peak forbids.
+    #[test]
+    fn no_feedback_makes_a_device_faster_than_its_peak(ln_wrong in -9.0..9.0f64, times in 1usize..30) {
+        let mut landscape = Landscape::of(&[1000.0, 1500.0, 900.0]);
+        landscape.floor = Some(800.0);
+        let strategy = landscape.strategy();
+        let on = workload(64);
+        for _ in 0..times {
+            strategy.feedback(&ran(&strategy, &on, at(1), 1500.0 * ln_wrong.exp())).unwrap();
+        }
+        for x in 0..3 {
+            let told = strategy.predict(&on, &at(x)).unwrap();
+            prop_assert!(told.time_ns.get() >= 800.0 && told.interval_ns.low().get() >= 800.0);
+            prop_assert!(told.likely_ns >= told.time_ns && told.interval_ns.high() >= told.time_ns);
+        }
+    }
+
     /// One cost model: what is expected of a recommendation, and of each alternative, is its prediction, bit for bit.
     #[test]
     fn expected_is_predicted_bit_for_bit(
@@ -131,6 +148,80 @@ fn what_was_timed_does_not_give_way_to_what_might_be_as_good() {
             .unwrap();
     }
     assert_ne!(x(&best(&strategy, &on).best.choice), 1);
+}
+
+/// One page fault is no reason to leave a choice that was timed fifty times; being slower from now on is.
+#[test]
+fn one_disturbed_call_changes_no_choice() {
+    let strategy = Landscape::of(&[1000.0, 1000.0]).strategy();
+    let on = workload(64);
+    let tell = |x, time| {
+        strategy
+            .feedback(&ran(&strategy, &on, at(x), time))
+            .unwrap()
+    };
+    for turn in 0..50 {
+        tell(0, 1000.0 + 10.0 * f64::from(turn % 3));
+        tell(1, 1100.0 + 10.0 * f64::from(turn % 3));
+    }
+    assert_eq!(x(&best(&strategy, &on).best.choice), 0);
+    tell(0, 5000.0);
+    let after = best(&strategy, &on);
+    assert_eq!(x(&after.best.choice), 0);
+    assert!(
+        after.best.expected.time_ns.get() < 1050.0,
+        "{}",
+        after.best.expected.time_ns
+    );
+    for _ in 0..3 {
+        tell(0, 1000.0);
+    }
+    // Again and again is another matter.
+    for _ in 0..6 {
+        tell(0, 5000.0);
+    }
+    assert_eq!(x(&best(&strategy, &on).best.choice), 1);
+}
+
+/// Times that were kept count as if they had been told one by one.
+#[test]
+fn kept_times_are_begun_from() {
+    let on = workload(64);
+    let told = Landscape::of(&[1000.0, 1000.0]).strategy();
+    for time in [1900.0, 2000.0, 2105.0, 1990.0, 2010.0] {
+        told.feedback(&ran(&told, &on, at(1), time)).unwrap();
+    }
+    let recalled = Landscape::of(&[1000.0, 1000.0]).strategy();
+    let kept = Kept {
+        samples: 5,
+        mean_ln: 2000f64.ln(),
+        sd_ln: 0.033,
+    };
+    let before = recalled.revision();
+    recalled.recall(&on, &at(1), &kept).unwrap();
+    assert!(recalled.revision() > before);
+    for x in [0, 1] {
+        let [told, recalled] = [&told, &recalled].map(|one| one.predict(&on, &at(x)).unwrap());
+        assert!(factor(told.time_ns.get(), recalled.time_ns.get()) < 1.02);
+        assert_eq!(told.evidence, recalled.evidence);
+    }
+    for wrong in [
+        Kept { samples: 0, ..kept },
+        Kept {
+            sd_ln: f64::NAN,
+            ..kept
+        },
+        Kept {
+            mean_ln: f64::INFINITY,
+            ..kept
+        },
+    ] {
+        assert!(matches!(
+            recalled.recall(&on, &at(1), &wrong),
+            Err(TuneError::NoTime { .. })
+        ));
+    }
+    assert!(recalled.recall(&on, &at(9), &kept).is_err());
 }
 
 /// A device that is slower than described is slower on workloads that never ran, too.

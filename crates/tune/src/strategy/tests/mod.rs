@@ -68,6 +68,7 @@ pub(super) struct Landscape {
     pub(super) backend: Backend,
     pub(super) device: String,
     pub(super) spread: f64,
+    pub(super) floor: Option<f64>,
     pub(super) bound: Bound,
     pub(super) points: Vec<Point>,
     places: OnceLock<HashMap<Params, usize>>,
@@ -89,6 +90,7 @@ impl Landscape {
             backend: Backend::Cpu,
             device: "made up".to_owned(),
             spread: 0.5,
+            floor: None,
             bound: Bound::Compute,
             points: times.iter().enumerate().map(point).collect(),
             places: OnceLock::new(),
@@ -146,6 +148,7 @@ impl Priced for Landscape {
         let flops = workload.cost().unwrap().flops.0 as f64;
         Ok(Price {
             time_ns: ns(point.time_ns * flops / (2.0 * 64.0 * 64.0 * 64.0)),
+            floor_ns: self.floor.map(ns),
             spread_ln: self.spread,
             compile_ns: ns(point.compile_ns),
             memory: Bytes(point.memory),

@@ -220,6 +220,17 @@ proptest! {
         prop_assert!(said.best.expected.time_ns <= default.time_ns);
         // Of settings that no formula tells apart, the default.
         prop_assert_eq!(said.best.choice.params.get("tile"), Some(64));
+        // A time that cannot be, of one choice, makes none faster than the peak.
+        let absurd = Feedback::ran(&said, &on, ns(said.best.expected.time_ns.get() / 1000.0));
+        strategy.feedback(&absurd).unwrap();
+        let again = ask(&strategy, &on, &busy(in_use));
+        for ranked in std::iter::once(&again.best).chain(&again.alternatives) {
+            let threads = ranked.choice.params.get("threads").unwrap();
+            for time in [ranked.expected.time_ns, ranked.expected.interval_ns.low()] {
+                let rate = on.cost().unwrap().flops.per(time).unwrap();
+                prop_assert!(rate.get() <= 1.0001e11 * threads as f64, "{rate}");
+            }
+        }
     }
 
     /// Twice the work never takes less.
@@ -563,4 +574,47 @@ fn forecasts_outweigh_hints() {
     let said = &said.best.expected;
     assert!(said.interval_ns.low().get() < truth && truth < said.interval_ns.high().get());
     assert!(said.confidence > wide.expected.confidence);
+}
+
+/// What tuning found may be far from every default: it is considered, and what was measured of it is known.
+#[test]
+fn what_was_measured_is_among_the_choices() {
+    let on = workload(64);
+    let measured = Choice {
+        kernel: Some("cpu-matmul-f32-wide".parse().unwrap()),
+        params: "threads=3,tile=390".parse().unwrap(),
+    };
+    let kept = Kept {
+        samples: 40,
+        mean_ln: 1000f64.ln(),
+        sd_ln: 0.01,
+    };
+    let wide: Arc<dyn HostKernel> = Arc::new(
+        OwnKernel::new(
+            spec("cpu-matmul-f32-wide", Vec::new(), Numerics::Reordered),
+            |_, _, _| Ok(()),
+        )
+        .with_space(|_, _| {
+            let every: Vec<u32> = (1..=400).collect();
+            Space::of::<Tiles, 2>([Axis::new(1, [2, 3, 4]), Axis::new(64, every)])
+        }),
+    );
+    let offered = |cost: &CpuCost| {
+        let all = cost.settings(&on, &Situation::default(), Numerics::Reordered);
+        all.unwrap().contains(&measured)
+    };
+    let host = || Host::new(machine(), [Arc::clone(&wide)]).unwrap();
+    assert!(!offered(&CpuCost::new(host())), "there are too many");
+    let cost = CpuCost::new(host()).with_known([measured.clone()]);
+    assert!(offered(&cost));
+    let strategy = Strategy::new(cost);
+    strategy.recall(&on, &measured, &kept).unwrap();
+    let said = ask(&strategy, &on, &busy(0));
+    assert_eq!(said.best.choice, measured);
+    assert_eq!(
+        said.best.expected.evidence,
+        Evidence::Measured { samples: 40 }
+    );
+    // But not on threads that others use.
+    assert_ne!(ask(&strategy, &on, &busy(6)).best.choice, measured);
 }
