@@ -24,6 +24,9 @@ use flate2::read::MultiGzDecoder;
 
 use crate::space::{Configuration, Space, SpaceError};
 
+/// Text that a record may have: sixty times the largest recorded space we know.
+const MOST_BYTES: u64 = 1 << 30;
+
 pub use t1::{Description, read_t1};
 
 /// Why a record cannot be read or written.
@@ -77,6 +80,12 @@ pub enum RecordError {
     /// No configurations.
     #[error("the record has no configurations")]
     Empty,
+    /// A text that nobody should hold in memory: a few kilobytes of gzip can become as much.
+    #[error("the record has more than {most} bytes of text: it is broken, or has to be split")]
+    TooLarge {
+        /// How many it may have.
+        most: u64,
+    },
 }
 
 /// Why a configuration has no time.
@@ -214,14 +223,27 @@ impl Record {
 
 /// All of it as text, decompressed if need be.
 fn text(from: impl Read) -> Result<String, RecordError> {
+    text_within(from, MOST_BYTES)
+}
+
+/// The same, if it has at most so many bytes; no more than that is ever in memory.
+fn text_within(from: impl Read, most: u64) -> Result<String, RecordError> {
     const GZIP: [u8; 2] = [0x1f, 0x8b];
     let mut from = BufReader::new(from);
-    let mut text = String::new();
+    let mut bytes = Vec::new();
+    // One byte more shows that there is more.
+    let allowed = most.saturating_add(1);
     match io::BufRead::fill_buf(&mut from)?.starts_with(&GZIP) {
-        true => MultiGzDecoder::new(from).read_to_string(&mut text)?,
-        false => from.read_to_string(&mut text)?,
+        true => MultiGzDecoder::new(from)
+            .take(allowed)
+            .read_to_end(&mut bytes)?,
+        false => from.take(allowed).read_to_end(&mut bytes)?,
     };
-    Ok(text)
+    if bytes.len() as u64 > most {
+        return Err(RecordError::TooLarge { most });
+    }
+    let text = String::from_utf8(bytes);
+    text.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error).into())
 }
 
 /// A time above zero, in seconds.

@@ -222,3 +222,24 @@ fn descriptions_become_spaces() {
         RecordError::Form { .. }
     ));
 }
+
+#[test]
+fn what_decompresses_without_end_is_refused() {
+    use std::io::Write;
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(&vec![b' '; 100_000]).unwrap();
+    let packed = packed.finish().unwrap();
+    assert!(packed.len() < 2_000);
+    for most in [10, 99_999] {
+        let refused = text_within(&packed[..], most);
+        assert!(matches!(refused, Err(RecordError::TooLarge { most: said }) if said == most));
+    }
+    assert_eq!(text_within(&packed[..], 100_000).unwrap().len(), 100_000);
+    // Not compressed, and cut within a character.
+    let plain = "ä".repeat(50);
+    assert!(matches!(
+        text_within(plain.as_bytes(), 60),
+        Err(RecordError::TooLarge { .. })
+    ));
+    assert_eq!(text_within(plain.as_bytes(), 100).unwrap(), plain);
+}
