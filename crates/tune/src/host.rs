@@ -6,7 +6,7 @@
 //! lets the finalists [race](Workbench::race) the usual setting, all of them in turn.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +21,7 @@ use kernelwise_types::{
     InvalidParams, Machine, Numerics, Params, TensorView, TensorViewMut, ViewError, Workload,
 };
 
+use crate::recorded::{Cost, Entry, Failure, Record};
 use crate::search::{
     Budget, BudgetError, Evaluation, Knowledge, Outcome, Search, Session, Step, Stopped, Strategy,
 };
@@ -162,10 +163,53 @@ impl Settings {
     }
 
     fn search(&self, options: &TuneOptions) -> Box<dyn Search> {
-        let knowledge = Knowledge::default();
         options
             .strategy
-            .search(&self.space, options.seed, &knowledge)
+            .search(&self.space, options.seed, &options.knowledge)
+    }
+
+    /// What was evaluated, as a record for searches of the same kernel on other workloads; none if nothing of it worked.
+    pub fn record(&self, workload: &Workload, evaluated: &[Evaluated]) -> Option<Record> {
+        let mut found: BTreeMap<Configuration, Vec<Option<f64>>> = BTreeMap::new();
+        for Evaluation {
+            configuration,
+            outcome,
+        } in self.evaluations(evaluated)
+        {
+            let times = found.entry(configuration).or_default();
+            times.push(outcome.usable());
+        }
+        let entries = found.into_iter().map(|(configuration, times)| {
+            let samples: Vec<f64> = times.into_iter().flatten().collect();
+            Entry {
+                configuration,
+                result: match samples.is_empty() {
+                    true => Err(Failure::Run),
+                    false => Ok(samples.iter().sum::<f64>() / samples.len() as f64),
+                },
+                samples,
+                cost: Cost::default(),
+            }
+        });
+        let entries: Vec<Entry> = entries.collect();
+        if entries.iter().all(|entry| entry.result.is_err()) {
+            return None;
+        }
+        let listed = entries.iter().map(|entry| entry.configuration.clone());
+        let space = Space::listed(self.space.parameters().to_vec(), listed.collect()).ok()?;
+        Some(Record {
+            device: String::new(),
+            kernel: String::new(),
+            problem: serde_json::Value::String(workload.to_string()),
+            space,
+            entries,
+            cut_short: false,
+        })
+    }
+
+    /// The space that is searched.
+    pub fn space(&self) -> &Space {
+        &self.space
     }
 
     /// As a session knows them; what is not in the space is left out.
@@ -193,14 +237,19 @@ impl Settings {
             })
         });
         let evaluated: Vec<Evaluated> = evaluated.collect::<Result<_, InvalidParams>>()?;
-        let timed = evaluated
+        // By the mean of what was measured of each: by its shortest time, the luckiest would be first.
+        let mut times: BTreeMap<&Params, Vec<f64>> = BTreeMap::new();
+        for one in &evaluated {
+            if let Some(time) = one.outcome.usable() {
+                times.entry(&one.params).or_default().push(time);
+            }
+        }
+        let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
+        let means = times
             .iter()
-            .filter_map(|one| Some((one.params.clone(), one.outcome.usable()?)));
-        let mut best: Vec<(Params, f64)> = timed.collect();
+            .map(|(params, times)| ((*params).clone(), mean(times)));
+        let mut best: Vec<(Params, f64)> = means.collect();
         best.sort_by(|a, b| a.1.total_cmp(&b.1).then_with(|| a.0.cmp(&b.0)));
-        // Measured again, the latest is not always the first.
-        let mut seen = std::collections::BTreeSet::new();
-        best.retain(|(params, _)| seen.insert(params.clone()));
         Ok(Tuned {
             evaluated,
             best,
@@ -286,7 +335,7 @@ impl<'a> Workbench<'a> {
         self.outputs = sample::outputs(&self.workload, draw.0, draw.1, draw.2)?;
         let terms = self.terms();
         on_call(&self.workload, &self.inputs, &mut self.outputs, |call| {
-            run(kernel, call, setting, &mut Scratch::new(), &terms)
+            run(kernel, call, setting, &mut scratch(), &terms)
         })?;
         Ok(self.outputs.clone())
     }
@@ -378,7 +427,7 @@ impl<'a> Workbench<'a> {
     ) -> Result<Race, HostError> {
         let (workload, clock, cancel, seed) = (&self.workload, self.clock, self.cancel, self.seed);
         let raced = on_call(workload, &self.inputs, &mut self.outputs, |call| {
-            let shared = RefCell::new((call, Scratch::new()));
+            let shared = RefCell::new((call, scratch()));
             let contender =
                 |(number, (kernel, setting)): (usize, &(Arc<dyn HostKernel>, Setting))| {
                     let (kernel, setting, shared) = (Arc::clone(kernel), *setting, &shared);
@@ -405,6 +454,11 @@ impl<'a> Workbench<'a> {
     }
 }
 
+/// Scratch memory as the selector lends it: a setting that was tuned on ordinary pages may not be the best on large ones.
+fn scratch() -> Scratch {
+    Scratch::new().with_large_pages()
+}
+
 /// Does something with a call on these operands.
 fn on_call<R>(
     workload: &Workload,
@@ -420,7 +474,7 @@ fn on_call<R>(
 }
 
 /// How a kernel is tuned.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct TuneOptions {
     /// How to search.
     pub strategy: Strategy,
@@ -430,6 +484,9 @@ pub struct TuneOptions {
     pub evaluation: Duration,
     /// Seed of the search.
     pub seed: u64,
+    /// What is known beforehand, such as [records](Settings::record) of the same kernel on other workloads, and how often it
+    /// will run.
+    pub knowledge: Knowledge,
 }
 
 /// A setting that was evaluated, and what came of it: what has to be kept to go on later.
@@ -446,7 +503,7 @@ pub struct Evaluated {
 pub struct Tuned {
     /// What was evaluated, in order; those from before among them.
     pub evaluated: Vec<Evaluated>,
-    /// Settings from the best to the worst, with their seconds; those that failed are left out.
+    /// Settings from the best to the worst by their mean times, in seconds; those that failed are left out.
     pub best: Vec<(Params, f64)>,
     /// Why settings failed, the first of each kind.
     pub failures: Vec<String>,

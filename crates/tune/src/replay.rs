@@ -94,6 +94,8 @@ pub struct SpaceFigures {
     pub configurations: usize,
     /// How many of them fail.
     pub failing: usize,
+    /// Whether its file was cut short, so that configurations may be missing.
+    pub cut_short: bool,
     /// Records of other devices that were used.
     pub warm: usize,
     /// The fraction after a single evaluation.
@@ -247,6 +249,7 @@ fn replay_space(recorded: &Recorded, settings: &Settings, clock: &dyn Clock) -> 
             .iter()
             .filter(|entry| entry.result.is_err())
             .count(),
+        cut_short: record.cut_short,
         warm: if settings.strategy.uses_knowledge() {
             knowledge.records.len()
         } else {

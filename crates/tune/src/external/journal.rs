@@ -43,6 +43,11 @@ pub enum SessionError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A file of somebody else; it stays as it is.
+    #[error(
+        "{} is not a session file: move it away, or name another session file", .0.display()
+    )]
+    NotOurs(PathBuf),
     /// Measured with other commands, parameters or sources.
     #[error(
         "the session {} is of another program: parameters, commands or files have changed since; name another session file, or remove this one",
@@ -154,15 +159,21 @@ impl<'a> Journal<'a> {
             path,
             space: spec.space(),
         };
+        let first = Line::Session {
+            version: VERSION,
+            name: spec.name.clone(),
+            fingerprint: spec.fingerprint.clone(),
+        };
+        // What was being begun when it was killed may begin anew; whatever else has no line of ours is somebody else's.
+        let begun = serde_json::to_vec(&first).map_err(|error| problem(error.into()))?;
+        if whole == 0 && !begun.starts_with(&bytes) {
+            return Err(SessionError::NotOurs(path.to_owned()));
+        }
         let past = journal.read(&bytes[..whole], &spec.fingerprint)?;
         journal.file.set_len(whole as u64).map_err(problem)?;
         journal.file.seek(SeekFrom::End(0)).map_err(problem)?;
         if whole == 0 {
-            journal.write(&Line::Session {
-                version: VERSION,
-                name: spec.name.clone(),
-                fingerprint: spec.fingerprint.clone(),
-            })?;
+            journal.write(&first)?;
         }
         Ok((journal, past))
     }
@@ -170,14 +181,21 @@ impl<'a> Journal<'a> {
     fn read(&self, bytes: &[u8], wanted: &str) -> Result<Past, SessionError> {
         let mut past = Past::default();
         let lines = bytes.split(|byte| *byte == b'\n').enumerate();
-        for (number, line) in lines.filter(|(_, line)| !line.is_empty()) {
+        // After the last end of line comes nothing.
+        for (number, line) in lines.filter(|(number, line)| *number == 0 || !line.is_empty()) {
+            if bytes.is_empty() {
+                break;
+            }
             let problem = |problem: String| SessionError::Line {
                 path: self.path.to_owned(),
                 line: number + 1,
                 problem,
             };
-            let line: Line =
-                serde_json::from_slice(line).map_err(|error| problem(error.to_string()))?;
+            let line: Line = match serde_json::from_slice(line) {
+                Ok(line) => line,
+                Err(_) if number == 0 => return Err(SessionError::NotOurs(self.path.to_owned())),
+                Err(error) => return Err(problem(error.to_string())),
+            };
             let strange = || problem("it has values that no parameter has".to_owned());
             match line {
                 Line::Session {

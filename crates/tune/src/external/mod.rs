@@ -59,9 +59,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kernelwise_measure::Clock;
 
 use crate::recorded::RecordError;
-use crate::search::{
-    Budget, BudgetError, Evaluation, Knowledge, Outcome, Search, Session, Step, Stopped,
-};
+use crate::search::{Budget, BudgetError, Evaluation, Outcome, Search, Session, Step, Stopped};
 use crate::space::Configuration;
 
 pub use journal::SessionError;
@@ -206,13 +204,16 @@ fn measure(
     }
     let spent: f64 = past.evaluations.iter().map(|one| one.cost.total()).sum();
     let mut seconds = spent + past.rounds.iter().map(|round| round.seconds).sum::<f64>();
-    let left = spec.budget.seconds.map(|all| (all - seconds).max(0.0));
     let runner = Runner {
         clock,
         cancel,
         limits: spec.limits,
         kin: room.kin.clone(),
-        deadline: left.map(|left| clock.now().saturating_add((left * 1e9) as u64)),
+        // What was spent before is not counted: a session that goes on has seconds of its own.
+        deadline: spec
+            .budget
+            .seconds
+            .map(|seconds| clock.now().saturating_add((seconds * 1e9) as u64)),
     };
     let mut bench = Bench::new(spec, &room.path, runner);
     let mut evaluations = past.evaluations;
@@ -288,7 +289,7 @@ fn search(
         default: Some(spec.default_configuration().clone()),
         then: spec
             .strategy
-            .search(spec.space(), spec.seed, &Knowledge::default()),
+            .search(spec.space(), spec.seed, &spec.knowledge),
     };
     let budget = Budget {
         evaluations: spec.budget.evaluations,
@@ -310,6 +311,7 @@ fn search(
             Step::Done(Stopped::Seconds) => return Ok(Ended::Seconds),
             // With one evaluator nothing is ever waited for.
             Step::Done(Stopped::Nothing) | Step::Wait => return Ok(Ended::Nothing),
+            Step::Done(Stopped::NotWorth) => return Ok(Ended::NotWorth),
         };
         if bench.runner.cancel.load(Ordering::Relaxed) {
             return Ok(Ended::Cancelled);
@@ -370,5 +372,9 @@ impl Search for DefaultFirst {
 
     fn tell(&mut self, configuration: &Configuration, outcome: &Outcome) {
         self.then.tell(configuration, outcome);
+    }
+
+    fn has_had_enough(&self) -> bool {
+        self.then.has_had_enough()
     }
 }

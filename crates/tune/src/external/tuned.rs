@@ -21,10 +21,24 @@ pub enum Ended {
     Evaluations,
     /// The seconds were spent.
     Seconds,
-    /// All is known, or nothing more is worth it.
+    /// All is known.
     Nothing,
+    /// What could still be gained over all runs to come is less than an evaluation costs.
+    NotWorth,
     /// The caller wanted it. The session can go on.
     Cancelled,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Evaluations => "its evaluations were spent",
+            Self::Seconds => "its seconds were spent",
+            Self::Nothing => "all that is allowed is known",
+            Self::NotWorth => "one more evaluation would cost more than it could gain",
+            Self::Cancelled => "it was cancelled",
+        })
+    }
 }
 
 /// What the finals say of the best against the default.
@@ -104,6 +118,8 @@ pub struct Tuned {
     pub evaluations: u64,
     /// How many of them are from before.
     pub resumed: u64,
+    /// What the search began from besides: records with the same parameters.
+    pub warm_records: u64,
     /// What all of it cost, in seconds, what was spent before included.
     pub seconds: f64,
     /// Why it ended.
@@ -191,6 +207,10 @@ impl Tuned {
             failures: failures(measured),
             evaluations: measured.evaluations.len() as u64,
             resumed: measured.resumed as u64,
+            warm_records: match spec.strategy.uses_knowledge() {
+                true => spec.knowledge.about(spec.space()).count() as u64,
+                false => 0,
+            },
             seconds: measured.seconds,
             ended: measured.ended,
             session,

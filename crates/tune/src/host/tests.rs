@@ -51,6 +51,7 @@ fn options(evaluations: u64) -> TuneOptions {
         budget: Budget::evaluations(evaluations),
         evaluation: Duration::from_millis(5),
         seed: 1,
+        knowledge: Knowledge::default(),
     }
 }
 
@@ -267,4 +268,79 @@ fn what_somebody_else_asked_for_is_not_waited_for() {
     let rounds: Vec<usize> = of_best.map(|(_, round)| *round).collect();
     // It is a finalist; its first round is there already.
     assert!(!rounds.is_empty() && !rounds.contains(&0), "{rounds:?}");
+}
+
+#[test]
+fn a_search_begins_from_what_was_found_for_another_size() {
+    let clock = Arc::new(ScriptedClock::new());
+    let (kernel, never) = (kernel(&clock), AtomicBool::new(false));
+    let machine = kernelwise_probe::machine();
+    let other: Workload = "copy f32 200".parse().unwrap();
+    let settings = Settings::of(kernel.as_ref(), &other, &machine).unwrap();
+    let before = with_bench(&clock, &never, |bench| {
+        tune(bench, &kernel, &[], &options(35), &mut |_| ()).unwrap()
+    });
+    let record = settings.record(&other, &before.evaluated).unwrap();
+    assert_eq!(record.entries.len(), 35);
+    assert_eq!(record.problem, "copy f32 200");
+    let mut knowing = options(3);
+    knowing.knowledge.records.push(Arc::new(record));
+    let mut asked = Vec::new();
+    with_bench(&clock, &never, |bench| {
+        let mut watch = |one: &Evaluated| asked.push(one.params.to_string());
+        tune(bench, &kernel, &[], &knowing, &mut watch).unwrap()
+    });
+    assert_eq!(asked[0], "columns=4,rows=8", "{asked:?}");
+    // What failed everywhere, or was never tried, is no record.
+    let failed = before
+        .evaluated
+        .iter()
+        .filter(|one| one.outcome.time.is_none());
+    let failed: Vec<Evaluated> = failed.cloned().collect();
+    assert!(settings.record(&other, &failed).is_none() && !failed.is_empty());
+    assert!(settings.record(&other, &[]).is_none());
+}
+
+#[test]
+fn a_kernel_that_hardly_runs_is_hardly_tuned() {
+    let clock = Arc::new(ScriptedClock::new());
+    let (kernel, never) = (kernel(&clock), AtomicBool::new(false));
+    let evaluations = |runs| {
+        let mut options = options(30);
+        options.knowledge.runs = runs;
+        let tuned = with_bench(&clock, &never, |bench| {
+            tune(bench, &kernel, &[], &options, &mut |_| ()).unwrap()
+        });
+        (tuned.evaluated.len(), tuned.stopped)
+    };
+    let (few, why) = evaluations(Some(1.0));
+    assert!(few < 20 && why == Some(Stopped::NotWorth), "{few} {why:?}");
+    assert_eq!(evaluations(None).1, Some(Stopped::Evaluations));
+}
+
+#[test]
+fn the_luckiest_time_of_several_is_not_the_best() {
+    let clock = Arc::new(ScriptedClock::new());
+    let machine = kernelwise_probe::machine();
+    let workload: Workload = "copy f32 100".parse().unwrap();
+    let settings = Settings::of(kernel(&clock).as_ref(), &workload, &machine).unwrap();
+    let evaluated = |params: &str, time| Evaluated {
+        params: params.parse().unwrap(),
+        outcome: Outcome::measured(time),
+    };
+    let past = [
+        evaluated("columns=4,rows=8", 1.0),
+        evaluated("columns=1,rows=1", 0.5),
+        evaluated("columns=1,rows=1", 1.9),
+    ];
+    let options = options(3);
+    let mut search = settings.search(&options);
+    let past = settings.evaluations(&past);
+    let mut session = Session::new(&mut *search, options.budget, &[]).unwrap();
+    for one in past {
+        session.record(&one.configuration, one.outcome);
+    }
+    let tuned = settings.tuned(&session, Vec::new(), None).unwrap();
+    assert_eq!(tuned.best[0].0.to_string(), "columns=4,rows=8");
+    assert!((tuned.best[1].1 - 1.2).abs() < 1e-12, "{:?}", tuned.best);
 }

@@ -50,6 +50,14 @@ impl Search for Annealing {
 
     fn tell(&mut self, configuration: &Configuration, outcome: &Outcome) {
         let score = self.tried.told(configuration, outcome);
+        match &mut self.here {
+            // A second answer, and not a step.
+            Some((here, of)) if of == configuration => {
+                *here = score;
+                return;
+            }
+            _ => {}
+        }
         if score.is_finite() {
             let worse = self
                 .here

@@ -81,6 +81,14 @@ impl Search for Evolution {
     fn tell(&mut self, configuration: &Configuration, outcome: &Outcome) {
         let score = self.tried.told(configuration, outcome);
         let new = (score, configuration.clone());
+        if let Some(known) = self
+            .members
+            .iter_mut()
+            .find(|(_, one)| one == configuration)
+        {
+            known.0 = score;
+            return;
+        }
         match self.challenged.remove(configuration) {
             Some(of) if score <= self.members[of].0 => self.members[of] = new,
             Some(_) => {}

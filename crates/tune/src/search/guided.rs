@@ -85,6 +85,8 @@ pub(super) struct Guided {
     warm: Option<Warm>,
     runs: Option<f64>,
     costs: f64,
+    /// Whether nothing was worth its price when it was asked last.
+    enough: bool,
 }
 
 impl Guided {
@@ -117,6 +119,7 @@ impl Guided {
             warm: None,
             runs: None,
             costs: 0.0,
+            enough: false,
         }
     }
 
@@ -235,7 +238,11 @@ impl Guided {
             candidates.extend(warm.best(|one| self.tried.is_new(one)));
         }
         for _ in 0..if self.plain { PLAIN_DRAWN } else { DRAWN } {
-            candidates.extend(self.tried.space.sample(&mut self.tried.random));
+            // What one sample does not find, a hundred would look for a hundred times as long.
+            let Some(drawn) = self.tried.space.sample(&mut self.tried.random) else {
+                break;
+            };
+            candidates.push(drawn);
         }
         candidates
     }
@@ -265,7 +272,7 @@ impl Guided {
         let smooth = self.learn();
         let candidates = self.candidates();
         let best = self.tried.best().map_or(0.0, |(best, _)| *best);
-        let (mut row, mut smooth_row) = (Vec::new(), Vec::new());
+        let (mut row, mut smooth_row, mut squares) = (Vec::new(), Vec::new(), Vec::new());
         let mut chosen: Option<(f64, Configuration)> = None;
         for candidate in candidates {
             if !self.tried.is_new(&candidate) {
@@ -275,7 +282,7 @@ impl Guided {
             let believed = self.times.believe(&row);
             let (mut mean, mut variance) = (believed.mean, believed.variance);
             if !self.plain && !self.seen.is_empty() {
-                let half = (smooth.guess(&smooth_row) - mean) / 2.0;
+                let half = (smooth.guess(&smooth_row, &mut squares) - mean) / 2.0;
                 mean += half;
                 variance += half * half;
             }
@@ -292,6 +299,30 @@ impl Guided {
             }
         }
         chosen
+    }
+
+    /// Takes a second answer in place of the first. What works now and then counts as working.
+    fn correct(&mut self, configuration: &Configuration, log_time: f64) {
+        let place = self
+            .seen
+            .iter()
+            .position(|seen| seen.configuration == *configuration);
+        let Some(place) = place.filter(|_| log_time.is_finite()) else {
+            return;
+        };
+        if self.seen[place].log_time == log_time {
+            return;
+        }
+        self.seen[place].log_time = log_time;
+        self.order.retain(|other| *other != place);
+        let seen = &self.seen;
+        let rank = self
+            .order
+            .partition_point(|other| seen[*other].log_time <= log_time);
+        self.order.insert(rank, place);
+        // Rows of the forest are in the order of what was seen.
+        let left = log_time - self.expects(configuration);
+        self.times.correct(place, left as f32);
     }
 
     /// Whether so much gain per run, times the runs to come, is less than what finding out costs.
@@ -330,7 +361,10 @@ impl Search for Guided {
             return self.far();
         }
         match self.choose() {
-            Some((gain, _)) if self.not_worth(gain) => None,
+            Some((gain, _)) if self.not_worth(gain) => {
+                self.enough = true;
+                None
+            }
             Some((_, chosen)) => {
                 self.tried.asked(&chosen);
                 Some(chosen)
@@ -343,16 +377,14 @@ impl Search for Guided {
         if self.tried.space.index(configuration).is_none() {
             return;
         }
+        let again = self.tried.was_told(configuration);
         let log_time = self.tried.told(configuration, outcome);
-        if self
-            .seen
-            .iter()
-            .any(|seen| seen.configuration == *configuration)
-        {
+        self.costs += outcome.cost.unwrap_or(0.0);
+        if again {
+            self.correct(configuration, log_time);
             return;
         }
         self.told += 1;
-        self.costs += outcome.cost.unwrap_or(0.0);
         let (mut row, mut smooth_row) = (Vec::new(), Vec::new());
         self.rows(configuration, &mut row, &mut smooth_row);
         let works = log_time.is_finite();
@@ -372,5 +404,9 @@ impl Search for Guided {
             row,
             smooth_row,
         });
+    }
+
+    fn has_had_enough(&self) -> bool {
+        self.enough
     }
 }

@@ -88,6 +88,11 @@ impl Search for Halving {
 
     fn tell(&mut self, configuration: &Configuration, outcome: &Outcome) {
         let score = self.tried.told(configuration, outcome);
+        for (known, of) in &mut self.lines {
+            if of.as_ref() == Some(configuration) {
+                *known = score;
+            }
+        }
         if let Some(line) = self.out.remove(configuration)
             && score < self.lines[line].0
         {

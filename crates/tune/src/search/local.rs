@@ -53,6 +53,14 @@ impl Search for Local {
     fn tell(&mut self, configuration: &Configuration, outcome: &Outcome) {
         let score = self.tried.told(configuration, outcome);
         self.out = self.out.saturating_sub(1);
+        match &mut self.here {
+            // A second answer, and not a step.
+            Some((here, of)) if of == configuration => {
+                *here = score;
+                return;
+            }
+            _ => {}
+        }
         if score.is_finite() && self.here.as_ref().is_none_or(|(here, _)| score < *here) {
             self.here = Some((score, configuration.clone()));
             self.near = self

@@ -112,6 +112,11 @@ pub trait Search: fmt::Debug + Send {
 
     /// What came of one. A second answer for the same configuration takes the place of the first.
     fn tell(&mut self, configuration: &Configuration, outcome: &Outcome);
+
+    /// Whether it had nothing more to ask because no gain was worth its price, rather than because all is known.
+    fn has_had_enough(&self) -> bool {
+        false
+    }
 }
 
 /// Ways to search.
@@ -182,7 +187,7 @@ impl Strategy {
             Self::Default => Box::new(guided::Guided::new(space, seed, knowledge)),
             Self::Model => Box::new(guided::Guided::plain(space, seed)),
             Self::Random => Box::new(random::Random::new(space, seed)),
-            Self::Exhaustive => Box::new(exhaustive::Exhaustive::new(space)),
+            Self::Exhaustive => Box::new(exhaustive::Exhaustive::new(space, seed)),
             Self::Genetic => Box::new(genetic::Genetic::new(space, seed)),
             Self::Annealing => Box::new(annealing::Annealing::new(space, seed)),
             Self::Evolution => Box::new(evolution::Evolution::new(space, seed)),
@@ -237,4 +242,12 @@ pub struct Knowledge {
     /// How often the kernel will run once it is tuned. The search ends when that many runs would gain less than an evaluation costs;
     /// if not known, it goes on as long as the budget lasts.
     pub runs: Option<f64>,
+}
+
+impl Knowledge {
+    /// The records that say something about this space: those with the same parameters and a configuration that works.
+    pub fn about<'a>(&'a self, space: &'a Space) -> impl Iterator<Item = &'a Arc<Record>> {
+        let telling = |record: &Record| fits(space, record) && record.best().is_some();
+        self.records.iter().filter(move |record| telling(record))
+    }
 }

@@ -1,6 +1,7 @@
 //! The books of a search: what may be spent, what is known, what has to be measured again.
 //!
-//! - **Budget.** Evaluations of different configurations, and seconds as evaluations report them. A configuration that is asked for again costs
+//! - **Budget.** Evaluations of different configurations, and seconds as evaluations report them. Evaluations from before count, the seconds
+//!   they took do not: each run has its own. A configuration that is asked for again costs
 //!   nothing: its outcome is known.
 //! - **Going on.** A session is given what was evaluated before. The strategy is asked from the beginning; as long as it asks
 //!   for what is known, it is answered from there. One that was interrupted hence ends where it would have ended. What remains because evaluators were
@@ -10,6 +11,7 @@
 //!   counts.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
 
 use kernelwise_measure::Clock;
 use serde::Serialize;
@@ -33,7 +35,7 @@ const TOLD_APART: f64 = 3.0;
 pub struct Budget {
     /// Evaluations, failed ones included.
     pub evaluations: Option<u64>,
-    /// Seconds, compiling included.
+    /// Seconds, compiling included. What was evaluated before does not count.
     pub seconds: Option<f64>,
 }
 
@@ -77,8 +79,21 @@ pub enum Stopped {
     Evaluations,
     /// The seconds were spent.
     Seconds,
-    /// The strategy has nothing more to ask: all is known, or nothing is worth it.
+    /// The strategy has nothing more to ask: all is known.
     Nothing,
+    /// What could still be gained, over all [runs](super::Knowledge::runs) to come, is less than an evaluation costs.
+    NotWorth,
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Evaluations => "its evaluations were spent",
+            Self::Seconds => "its seconds were spent",
+            Self::Nothing => "all that is allowed is known",
+            Self::NotWorth => "one more evaluation would cost more than it could gain",
+        })
+    }
 }
 
 /// What to do next.
@@ -117,6 +132,8 @@ pub struct Session<'a> {
     known: HashMap<Configuration, Outcome>,
     out: HashSet<Configuration>,
     seconds: f64,
+    /// What evaluations from before cost.
+    recalled: f64,
     spread: f64,
     /// What is measured again, once the search is over.
     again: Option<VecDeque<Configuration>>,
@@ -140,6 +157,7 @@ impl<'a> Session<'a> {
             known: HashMap::new(),
             out: HashSet::new(),
             seconds: 0.0,
+            recalled: 0.0,
             spread: 0.0,
             again: None,
             stopped: None,
@@ -158,7 +176,7 @@ impl<'a> Session<'a> {
             let place = self.past.iter().position(|old| old.configuration == next);
             if let Some(old) = place.and_then(|place| self.past.remove(place)) {
                 self.out.insert(next);
-                self.record(&old.configuration, old.outcome);
+                self.recall(&old);
                 continue;
             }
             if !again {
@@ -197,7 +215,10 @@ impl<'a> Session<'a> {
                     if !self.out.is_empty() {
                         return Err(Step::Wait);
                     }
-                    self.stopped = Some(Stopped::Nothing);
+                    self.stopped = Some(match self.search.has_had_enough() {
+                        true => Stopped::NotWorth,
+                        false => Stopped::Nothing,
+                    });
                 }
             }
         }
@@ -219,8 +240,17 @@ impl<'a> Session<'a> {
     fn tell_rest(&mut self) {
         while let Some(old) = self.past.pop_front() {
             self.out.insert(old.configuration.clone());
-            self.record(&old.configuration, old.outcome);
+            self.recall(&old);
         }
+    }
+
+    /// What came of a configuration before. It counts as an evaluation, but what it cost was spent by whoever did it: a second run
+    /// has seconds of its own.
+    fn recall(&mut self, old: &Evaluation) {
+        let spent = self.seconds;
+        self.record(&old.configuration, old.outcome);
+        self.recalled += self.seconds - spent;
+        self.seconds = spent;
     }
 
     /// What came of a configuration.
@@ -319,9 +349,9 @@ impl<'a> Session<'a> {
         &self.evaluations
     }
 
-    /// What evaluations cost so far, in seconds.
+    /// What evaluations cost so far, in seconds, those from before included.
     pub fn seconds(&self) -> f64 {
-        self.seconds
+        self.seconds + self.recalled
     }
 }
 
@@ -378,7 +408,7 @@ pub fn run(
     };
     Ok(Report {
         best: session.best().map(|(best, time)| (best.clone(), time)),
-        seconds: session.seconds,
+        seconds: session.seconds(),
         evaluations: session.evaluations,
         stopped,
     })

@@ -358,8 +358,87 @@ fn it_stops_when_more_costs_more_than_it_gains() {
     assert_eq!(evaluations(None), (60, Stopped::Evaluations));
     // A millisecond each, a second per evaluation: ten runs are never worth one, a million are.
     let (few, why) = evaluations(Some(10.0));
-    assert!(few < 20 && why == Stopped::Nothing, "{few}");
+    assert!(few < 20 && why == Stopped::NotWorth, "{few}");
     assert!(evaluations(Some(1e6)).0 > few);
+}
+
+/// Ten parameters of 16 values, of which the first and the last are restricted together.
+fn far_apart(restriction: &str) -> Arc<Space> {
+    let values: Vec<i32> = (1..=16).collect();
+    let parameter = |slot: usize| Parameter::new(format!("p{slot}"), values.clone());
+    Arc::new(Space::new((0..10).map(parameter).collect(), &[restriction]).unwrap())
+}
+
+#[test]
+fn restrictions_far_apart_do_not_stop_a_search() {
+    let space = far_apart("p0 * p9 >= 200");
+    for strategy in Strategy::ALL {
+        let mut search = search(strategy, &space, 1);
+        let mut asked = HashSet::new();
+        let report = run(
+            &mut *search,
+            Budget::evaluations(40),
+            &[],
+            &ScriptedClock::new(),
+            &mut |one| {
+                assert!(space.allows(one) && asked.insert(one.clone()), "{strategy}");
+                Outcome::measured(1.0 + f64::from(one.places()[1]))
+            },
+        );
+        assert_eq!(report.unwrap().stopped, Stopped::Evaluations, "{strategy}");
+    }
+    let none = far_apart("p0 * p9 >= 300");
+    for strategy in [Strategy::Exhaustive, Strategy::Random, Strategy::Default] {
+        assert_eq!(search(strategy, &none, 1).ask(), None, "{strategy}");
+    }
+}
+
+#[test]
+fn a_second_answer_takes_the_place_of_the_first() {
+    let space = Arc::new(
+        Space::new(
+            vec![Parameter::new("x", (0..64).collect::<Vec<i32>>())],
+            &[] as &[&str],
+        )
+        .unwrap(),
+    );
+    let time = |one: &Configuration| 1.0 + 0.02 * f64::from(one.places()[0].abs_diff(40));
+    for strategy in [Strategy::Default, Strategy::Model, Strategy::Local] {
+        let mut search = search(strategy, &space, 1);
+        // Lucky once where nothing is good: everybody would look around there.
+        let lucky = Configuration::new([2]);
+        search.tell(&lucky, &Outcome::measured(0.01));
+        search.tell(&lucky, &Outcome::measured(time(&lucky)));
+        let mut best = f64::INFINITY;
+        for _ in 0..25 {
+            let next = search.ask().unwrap();
+            best = best.min(time(&next));
+            search.tell(&next, &Outcome::measured(time(&next)));
+        }
+        assert!(best < 1.1, "{strategy}: {best}");
+    }
+}
+
+#[test]
+fn what_was_spent_before_is_not_spent_again() {
+    let budget = Budget {
+        evaluations: Some(40),
+        seconds: Some(10.2),
+    };
+    let first = run_kernel(Strategy::Default, budget, 3, &[]);
+    assert_eq!(first.stopped, Stopped::Seconds);
+    let second = run_kernel(Strategy::Default, budget, 3, &first.evaluations);
+    assert!(second.evaluations.len() > first.evaluations.len() + 5);
+    assert!(
+        second.seconds > first.seconds + 5.0,
+        "what both cost is told"
+    );
+    // Evaluations add up: in the end there are as many as were asked for.
+    let mut past = second.evaluations;
+    for _ in 0..10 {
+        past = run_kernel(Strategy::Default, budget, 3, &past).evaluations;
+    }
+    assert_eq!(past.len(), 40);
 }
 
 /// What another device with the same taste, or the opposite one, would have recorded.

@@ -11,8 +11,10 @@ use crate::space::{Configuration, Space, Walk};
 
 /// Draws before unknown configurations are looked for one by one.
 const DRAWS: usize = 100;
-/// Bindings after which that is given up.
-const PATIENCE: usize = 2_000_000;
+/// Draws in a row that find nothing allowed, after which the same is done.
+const FRUITLESS: usize = 4;
+/// Bindings after which that is given up: about a second.
+pub(super) const PATIENCE: usize = 2_000_000;
 
 #[derive(Debug)]
 pub(super) struct Tried {
@@ -48,11 +50,28 @@ impl Tried {
     pub(super) fn told(&mut self, configuration: &Configuration, outcome: &Outcome) -> f64 {
         let score = outcome.usable().map_or(f64::INFINITY, f64::ln);
         self.known.insert(configuration.clone(), Some(score));
-        let better = self.best.as_ref().is_none_or(|(best, _)| score < *best);
-        if better && score.is_finite() {
-            self.best = Some((score, configuration.clone()));
+        match &self.best {
+            // The best turned out worse than it looked: another may be the best now.
+            Some((best, of)) if of == configuration && score > *best => self.find_best(),
+            Some((best, _)) if score >= *best => {}
+            _ if score.is_finite() => self.best = Some((score, configuration.clone())),
+            _ => {}
         }
         score
+    }
+
+    /// Of equals, the first in the order of configurations, so that it does not depend on how a table is laid out.
+    fn find_best(&mut self) {
+        let known = self.known.iter();
+        let known = known.filter_map(|(one, score)| Some(((*score)?, one)));
+        let working = known.filter(|(score, _)| score.is_finite());
+        let best = working.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
+        self.best = best.map(|(score, one)| (score, one.clone()));
+    }
+
+    /// Whether it was told what came of this.
+    pub(super) fn was_told(&self, configuration: &Configuration) -> bool {
+        matches!(self.known.get(configuration), Some(Some(_)))
     }
 
     /// The best one that works, with ln of its time.
@@ -62,11 +81,18 @@ impl Tried {
 
     /// A random one that was not asked for; noted as out.
     pub(super) fn fresh(&mut self) -> Option<Configuration> {
+        let mut fruitless = 0;
         for _ in 0..DRAWS {
-            let drawn = self.space.sample(&mut self.random)?;
-            if self.is_new(&drawn) {
-                self.asked(&drawn);
-                return Some(drawn);
+            match self.space.sample(&mut self.random) {
+                Some(drawn) if self.is_new(&drawn) => {
+                    self.asked(&drawn);
+                    return Some(drawn);
+                }
+                Some(_) => {}
+                None => fruitless += 1,
+            }
+            if fruitless == FRUITLESS {
+                break;
             }
         }
         // Few are left: from now on in order.

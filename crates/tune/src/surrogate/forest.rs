@@ -13,6 +13,8 @@ const QUESTIONS: usize = 8;
 /// Draws after which a node whose rows are all alike is left as it is.
 const DRAWS: usize = 2 * QUESTIONS + 4;
 const LEAF: u16 = u16::MAX;
+/// Trees that are asked at the same time.
+const TOGETHER: usize = 4;
 
 #[derive(Debug, Clone, Copy)]
 struct Node {
@@ -82,6 +84,29 @@ impl Forest {
                     break;
                 }
                 at = node.child(row);
+            }
+        }
+    }
+
+    /// Gives a row another target, also in the trees there are.
+    pub(crate) fn correct(&mut self, row: usize, target: f32) {
+        let Some(known) = self.targets.get_mut(row) else {
+            return;
+        };
+        let before = std::mem::replace(known, target);
+        let values: Vec<f32> = self.columns.iter().map(|column| column[row]).collect();
+        for tree in self.trees.iter_mut().filter(|tree| !tree.is_empty()) {
+            let mut at = 0;
+            loop {
+                let node = &mut tree[at];
+                let mean = node.mean + (target - before) / node.rows;
+                let scatter = (target - before) * (target - mean + before - node.mean);
+                node.scatter = (node.scatter + scatter).max(0.0);
+                node.mean = mean;
+                if node.feature == LEAF {
+                    break;
+                }
+                at = node.child(&values);
             }
         }
     }
@@ -189,15 +214,32 @@ impl Forest {
     /// The mean of all trees and how far they are apart, with the scatter in their leaves. Nothing is known before the first row.
     pub(crate) fn believe(&self, row: &[f32]) -> Belief {
         let (mut sum, mut squares, mut scatter, mut trees) = (0.0, 0.0, 0.0, 0.0_f32);
-        for tree in self.trees.iter().filter(|tree| !tree.is_empty()) {
-            let mut node = &tree[0];
-            while node.feature != LEAF {
-                node = &tree[node.child(row)];
+        // Every step down waits for the one before, so some trees go down together.
+        for together in self.trees.chunks(TOGETHER) {
+            let mut at = [0_usize; TOGETHER];
+            let mut on_the_way = true;
+            while on_the_way {
+                on_the_way = false;
+                for (tree, at) in together.iter().zip(&mut at) {
+                    match tree.get(*at) {
+                        Some(node) if node.feature != LEAF => {
+                            *at = node.child(row);
+                            on_the_way = true;
+                        }
+                        _ => {}
+                    }
+                }
             }
-            sum += node.mean;
-            squares += node.mean * node.mean;
-            scatter += node.scatter / node.rows;
-            trees += 1.0;
+            for node in together
+                .iter()
+                .zip(at)
+                .filter_map(|(tree, at)| tree.get(at))
+            {
+                sum += node.mean;
+                squares += node.mean * node.mean;
+                scatter += node.scatter / node.rows;
+                trees += 1.0;
+            }
         }
         let trees = trees.max(1.0);
         let mean = sum / trees;

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use regex_lite::Regex;
 
-use crate::search::{Budget, Strategy};
+use crate::search::{Budget, Knowledge, Strategy};
 use crate::space::{Configuration, Space};
 
 pub use problem::{SpecError, SpecProblem};
@@ -116,6 +116,8 @@ pub struct Spec {
     pub strategy: Strategy,
     /// Where the chances of the search come from.
     pub seed: u64,
+    /// What the search knows beforehand: records of other machines or sizes, and how often the program will run.
+    pub knowledge: Knowledge,
     pub(crate) folder: PathBuf,
     pub(crate) compile: Option<Command>,
     pub(crate) run: Command,

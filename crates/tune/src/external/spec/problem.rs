@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use super::template::PlaceholderError;
 use super::values::MOST_OF_A_RANGE;
 use super::{OUTPUT, SPEC_DIR, WORK};
+use crate::recorded::RecordError;
 use crate::search::UnknownStrategy;
-use crate::space::SpaceError;
+use crate::space::{NoneAllowed, SpaceError};
 
 /// Why a specification cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +44,9 @@ pub enum SpecProblem {
     /// No space.
     #[error("{0}")]
     Space(#[from] SpaceError),
+    /// Nothing that could be evaluated.
+    #[error("{0}")]
+    NoneAllowed(#[from] NoneAllowed),
     /// A placeholder.
     #[error("{0}")]
     Placeholder(#[from] PlaceholderError),
@@ -92,6 +96,25 @@ pub enum SpecProblem {
         /// Why.
         problem: io::Error,
     },
+    /// A record or description that cannot be read.
+    #[error("`{name}`: {problem}; names are relative to the specification")]
+    Record {
+        /// Its name.
+        name: String,
+        /// Why.
+        problem: RecordError,
+    },
+    /// A record of something else.
+    #[error(
+        "the record `{0}` has other parameters: a search can begin only from records with parameters of the same names"
+    )]
+    OtherParameters(String),
+    /// Nothing to vary.
+    #[error("there is nothing to tune: give `[parameters]`, or a T1 description with `space`")]
+    NoSpace,
+    /// Two of them.
+    #[error("`space` and `[parameters]` both say what to tune: leave one out")]
+    TwoSpaces,
     /// A number outside of what makes sense.
     #[error("`{0}` has to be above zero")]
     NotAboveZero(&'static str),

@@ -12,11 +12,12 @@ use toml::Spanned;
 
 use super::problem::{SpecError, SpecProblem};
 use super::template::Template;
-use super::values::parameter;
+use super::values::{check_name, parameter};
 use super::written::{Written, WrittenCommand, WrittenLimits, WrittenTime};
 use super::{Check, Command, Limits, OUTPUT, SPEC_DIR, Spec, Time, WORK};
-use crate::search::{Budget, Strategy};
-use crate::space::{Expression, Space, SpaceError};
+use crate::recorded::{Record, RecordError, read_t1};
+use crate::search::{Budget, Knowledge, Strategy, fits};
+use crate::space::{Expression, Space, SpaceError, Value};
 
 const COMPILE_TIMEOUT: f64 = 60.0;
 const RUN_TIMEOUT: f64 = 10.0;
@@ -49,7 +50,7 @@ impl Reader<'_> {
             _ => PathBuf::from("."),
         };
         let folder = std::path::absolute(&folder).unwrap_or(folder);
-        let (space, lines) = self.space(&written)?;
+        let (space, lines) = self.space(&written, &folder)?;
         let names: Vec<&str> = space.parameters().iter().map(|p| p.name.as_str()).collect();
         let mut known = names.clone();
         known.extend([WORK, SPEC_DIR]);
@@ -88,14 +89,10 @@ impl Reader<'_> {
         }
         let time = self.time(&written.time)?;
         let fingerprint = self.fingerprint(&written, &space, &folder)?;
-        let Some(first) = space.configurations().next() else {
-            let at = written
-                .restrictions
-                .first()
-                .map_or(0, |one| one.span().start);
-            let none = "the restrictions allow no configuration: loosen them";
-            return Err(self.error(at, SpecProblem::Form(none.to_owned())));
-        };
+        let first = space.first().map_err(|none| {
+            let restrictions = written.restrictions.first();
+            self.error(restrictions.map_or(0, |one| one.span().start), none)
+        })?;
         let strategy = match &written.strategy {
             Some(name) => {
                 let strategy = name.as_ref().parse::<Strategy>();
@@ -114,6 +111,7 @@ impl Reader<'_> {
             },
             strategy,
             seed: written.seed.unwrap_or(1),
+            knowledge: self.knowledge(&written, &space, &folder)?,
             folder,
             compile,
             run,
@@ -130,9 +128,50 @@ impl Reader<'_> {
         })
     }
 
+    /// Records of other machines or sizes, and how often the program will run.
+    fn knowledge(
+        &self,
+        written: &Written,
+        space: &Space,
+        folder: &Path,
+    ) -> Result<Knowledge, SpecError> {
+        let mut records = Vec::with_capacity(written.warm.len());
+        for name in &written.warm {
+            let at = name.span().start;
+            let problem = |problem| SpecProblem::Record {
+                name: name.as_ref().clone(),
+                problem,
+            };
+            let record = Record::open(&folder.join(name.as_ref()));
+            let record = record.map_err(|error| self.error(at, problem(error)))?;
+            if !fits(space, &record) {
+                let name = name.as_ref().clone();
+                return Err(self.error(at, SpecProblem::OtherParameters(name)));
+            }
+            records.push(Arc::new(record));
+        }
+        Ok(Knowledge {
+            records,
+            device: String::new(),
+            runs: match &written.runs {
+                Some(runs) => Some(self.positive(Some(runs), "runs", 1)? as f64),
+                None => None,
+            },
+        })
+    }
+
     /// The space, and where each parameter stands.
-    fn space(&self, written: &Written) -> Result<(Space, Vec<usize>), SpecError> {
-        let mut declared: Vec<_> = written.parameters.as_ref().iter().collect();
+    fn space(&self, written: &Written, folder: &Path) -> Result<(Space, Vec<usize>), SpecError> {
+        let parameters = match (&written.parameters, &written.space) {
+            (Some(parameters), None) => parameters,
+            (None, Some(file)) => return self.described(written, file, folder),
+            (Some(_), Some(file)) => {
+                return Err(self.error(file.span().start, SpecProblem::TwoSpaces));
+            }
+            (None, None) => return Err(self.error(0, SpecProblem::NoSpace)),
+        };
+        let at_parameters = parameters.span().start;
+        let mut declared: Vec<_> = parameters.as_ref().iter().collect();
         // In the order in which they are written.
         declared.sort_by_key(|(name, _)| name.span().start);
         let mut parameters = Vec::with_capacity(declared.len());
@@ -165,8 +204,46 @@ impl Reader<'_> {
                 let found = written.restrictions.iter().find(|one| one.as_ref() == text);
                 found.map_or(0, |one| one.span().start)
             }
-            _ => written.parameters.span().start,
+            _ => at_parameters,
         };
+        Ok((space.map_err(|problem| self.error(at, problem))?, lines))
+    }
+
+    /// The space of a T1 description, less what the specification forbids besides.
+    fn described(
+        &self,
+        written: &Written,
+        file: &Spanned<String>,
+        folder: &Path,
+    ) -> Result<(Space, Vec<usize>), SpecError> {
+        let at = file.span().start;
+        let problem = |problem: RecordError| {
+            let name = file.as_ref().clone();
+            self.error(at, SpecProblem::Record { name, problem })
+        };
+        let open = fs::File::open(folder.join(file.as_ref()));
+        let open = open.map_err(|error| problem(error.into()))?;
+        let described = read_t1(open).map_err(problem)?.space;
+        for parameter in described.parameters() {
+            check_name(&parameter.name).map_err(|problem| self.error(at, problem))?;
+            // No argument can hold it.
+            if parameter
+                .values
+                .iter()
+                .any(|v| matches!(v, Value::Text(text) if text.contains('\0')))
+            {
+                return Err(self.error(at, SpecProblem::Values(parameter.name.clone())));
+            }
+        }
+        let lines = vec![at; described.parameters().len()];
+        let mut texts: Vec<String> = described.restrictions().map(str::to_owned).collect();
+        for restriction in &written.restrictions {
+            texts.push(restriction.as_ref().clone());
+            // One by one, so that what is wrong with one is said with its line.
+            let so_far = Space::new(described.parameters().to_vec(), &texts);
+            so_far.map_err(|problem| self.error(restriction.span().start, problem))?;
+        }
+        let space = Space::new(described.parameters().to_vec(), &texts);
         Ok((space.map_err(|problem| self.error(at, problem))?, lines))
     }
 

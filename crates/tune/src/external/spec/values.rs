@@ -9,13 +9,19 @@ use crate::space::{Parameter, Value};
 /// Values a range may have.
 pub(super) const MOST_OF_A_RANGE: usize = 1 << 16;
 
-/// A parameter from a list or a range.
-pub(super) fn parameter(name: &str, values: &Toml) -> Result<Parameter, SpecProblem> {
+/// Whether a parameter can be called so: its name stands between braces and in restrictions.
+pub(super) fn check_name(name: &str) -> Result<(), SpecProblem> {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let reserved = [WORK, SPEC_DIR, OUTPUT].contains(&name);
-    if reserved || !name.chars().all(word) || !name.starts_with(|c: char| !c.is_ascii_digit()) {
-        return Err(SpecProblem::Name(name.to_owned()));
+    match reserved || !name.chars().all(word) || !name.starts_with(|c: char| !c.is_ascii_digit()) {
+        true => Err(SpecProblem::Name(name.to_owned())),
+        false => Ok(()),
     }
+}
+
+/// A parameter from a list or a range.
+pub(super) fn parameter(name: &str, values: &Toml) -> Result<Parameter, SpecProblem> {
+    check_name(name)?;
     let none = || SpecProblem::Values(name.to_owned());
     let values = match values {
         Toml::Array(list) => list

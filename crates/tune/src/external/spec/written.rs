@@ -11,7 +11,10 @@ pub(super) struct Written {
     pub(super) name: String,
     #[serde(default)]
     pub(super) files: Vec<Spanned<String>>,
-    pub(super) parameters: Spanned<BTreeMap<Spanned<String>, Spanned<Value>>>,
+    #[serde(default)]
+    pub(super) parameters: Option<Spanned<BTreeMap<Spanned<String>, Spanned<Value>>>>,
+    #[serde(default)]
+    pub(super) space: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) restrictions: Vec<Spanned<String>>,
     #[serde(default)]
@@ -29,6 +32,10 @@ pub(super) struct Written {
     pub(super) strategy: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) seed: Option<u64>,
+    #[serde(default)]
+    pub(super) warm: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) runs: Option<Spanned<u64>>,
     #[serde(default)]
     pub(super) limits: WrittenLimits,
 }

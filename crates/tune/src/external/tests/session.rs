@@ -149,10 +149,78 @@ fn another_program_does_not_go_on_with_a_session() {
         program.tune(),
         Err(TuneError::Session(SessionError::Line { .. }))
     ));
-    // Not a session at all: it is left as it is.
-    fs::write(&session, "my notes\n").unwrap();
-    assert!(program.tune().is_err());
-    assert_eq!(program.read("spec.session"), "my notes\n");
+    // Not a session at all, with or without an end of line: it is left as it is.
+    for notes in [
+        "my notes\n",
+        "my notes",
+        "\n",
+        "\n\nnotes\n",
+        "{\"session\":{}}\n",
+    ] {
+        fs::write(&session, notes).unwrap();
+        match program.tune() {
+            Err(TuneError::Session(error @ SessionError::NotOurs(_))) => {
+                assert!(
+                    error
+                        .to_string()
+                        .contains("spec.session is not a session file")
+                );
+            }
+            other => panic!("{notes}: {other:?}"),
+        }
+        assert_eq!(program.read("spec.session"), notes);
+    }
+    // Killed while the first line was written: it begins anew.
+    fs::write(&session, &text.as_bytes()[..20]).unwrap();
+    assert_eq!(program.tune().unwrap().resumed, 0);
+}
+
+#[test]
+fn every_run_has_seconds_of_its_own() {
+    let text = SPEC.replace("evaluations = 24", "seconds = 2\nevaluations = 200");
+    let mut program = Program::new(&text, SCRIPT);
+    program.clock = Box::new(ScriptedClock::with_cost(20_000_000));
+    let first = program.tune().unwrap();
+    assert_eq!(first.ended, Ended::Seconds);
+    let second = program.tune().unwrap();
+    assert_eq!(second.resumed, first.evaluations);
+    assert!(second.evaluations > first.evaluations, "{second:?}");
+    assert!(second.seconds > first.seconds);
+}
+
+#[test]
+fn a_session_begins_from_records_and_stops_when_more_is_not_worth_it() {
+    let elsewhere = Program::new(&SPEC.replace("= 24", "= 120"), SCRIPT);
+    let found = elsewhere.tune().unwrap();
+    assert_eq!(found.warm_records, 0);
+    let record = fs::read(found.cache.unwrap()).unwrap();
+    let program = Program::new(
+        &SPEC.replace("files =", "warm = [\"there.json\"]\nfiles ="),
+        SCRIPT,
+    );
+    fs::write(program.path("there.json"), record).unwrap();
+    let mut asked = Vec::new();
+    let warm = program
+        .watched(&AtomicBool::new(false), &mut |spec, evaluated| {
+            asked.push(spec.space().describe(&evaluated.configuration));
+        })
+        .unwrap();
+    assert_eq!((warm.warm_records, warm.ended), (1, Ended::Evaluations));
+    // The default first, because gains are told against it; then what did best there, or next to it.
+    assert_eq!(asked[0], "x=0, y=0");
+    let near = |text: &String| {
+        let numbers: Vec<i32> = text
+            .split(['=', ','])
+            .filter_map(|n| n.trim().parse().ok())
+            .collect();
+        (numbers[0] - 9).abs() + (numbers[1] - 4).abs() <= 3
+    };
+    assert!(asked[1..4].iter().all(near), "{asked:?}");
+    // A handful of runs does not pay for compiling and measuring.
+    let program = Program::new(&SPEC.replace("files =", "runs = 1\nfiles ="), SCRIPT);
+    let found = program.tune().unwrap();
+    assert_eq!(found.ended, Ended::NotWorth);
+    assert!(found.evaluations < 24);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::super::{Spec, SpecError};
+use super::super::{Spec, SpecError, SpecProblem};
+use crate::space::NoneAllowed;
 
 const GOOD: &str = r#"name = "n"
 restrictions = [
@@ -175,5 +176,107 @@ fn the_example_of_the_repository_is_one() {
     match crate::external::process::find("cc") {
         Some(_) => drop(Spec::open(&path).unwrap()),
         None => kernelwise_testing::skip("cc", "the example is compiled by it"),
+    }
+}
+
+#[test]
+fn restrictions_over_a_huge_space_are_read_in_bounded_time() {
+    let parameters: String = (0..10)
+        .map(|slot| format!("p{slot} = {{ from = 1, to = 16 }}\n"))
+        .collect();
+    let places: String = (0..10).map(|slot| format!(", \"{{p{slot}}}\"")).collect();
+    let spec = |restriction: &str| {
+        let text = format!(
+            "name = \"n\"\nrestrictions = [\"{restriction}\"]\n[parameters]\n{parameters}[run]\ncommand = [\"echo\"{places}]\n"
+        );
+        Spec::parse(&text, Path::new("s.toml"))
+    };
+    let found = spec("p0 * p9 >= 200").unwrap();
+    assert!(found.space().allows(found.default_configuration()));
+    match spec("p0 * p9 >= 300") {
+        Err(SpecError::Line {
+            line: 2,
+            problem: problem @ SpecProblem::NoneAllowed(NoneAllowed::NotFound { .. }),
+            ..
+        }) => assert!(problem.to_string().contains("loosen the restrictions")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_description_in_a_file_is_a_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("space.t1.json");
+    let description = r#"{"ConfigurationSpace": {
+        "TuningParameters": [{"Name": "tile", "Values": "[1, 2, 4]"}, {"Name": "flags", "Values": ["", "-O2"]}],
+        "Conditions": [{"Expression": "tile > 1 or flags == ''"}]}}"#;
+    std::fs::write(&file, description).unwrap();
+    let text = GOOD.replacen(
+        "[parameters]\ntile = [2, 4]\nflags = [\"\", \"-O2\"]\n",
+        "",
+        1,
+    );
+    let text = text.replacen("restrictions", "space = \"space.t1.json\"\nrestrictions", 1);
+    let path = folder.path().join("s.toml");
+    let spec = Spec::parse(&text, &path).unwrap();
+    // Both of its own condition and of the file's.
+    assert_eq!(spec.space().configurations().count(), 4);
+    assert_eq!(spec.space().restrictions().count(), 2);
+    let problem = |text: &str| match Spec::parse(text, &path) {
+        Err(SpecError::Line { line, problem, .. }) => (line, problem.to_string()),
+        other => panic!("{other:?}"),
+    };
+    let (line, words) = problem(&text.replacen("space.t1.json", "nowhere.json", 1));
+    assert!(
+        line == 2 && words.contains("`nowhere.json`"),
+        "{line}: {words}"
+    );
+    let (line, words) = problem(&text.replacen("\"{tile}\",", "", 1));
+    assert!(
+        line == 2 && words.contains("parameter `tile` has no effect"),
+        "{line}: {words}"
+    );
+    let (line, words) = problem(&text.replacen("tile % 2", "title % 2", 1));
+    assert!(line == 4 && words.contains("title"), "{line}: {words}");
+    let (_, words) = problem(&text.replacen("[run]", "[parameters]\nx = [1]\n[run]", 1));
+    assert!(words.contains("both say what to tune"), "{words}");
+    let (_, words) = problem(&text.replacen("space = \"space.t1.json\"", "", 1));
+    assert!(words.contains("nothing to tune"), "{words}");
+    std::fs::write(&file, description.replace("tile", "work")).unwrap();
+    let (_, words) = problem(&text);
+    assert!(words.contains("cannot be called `work`"), "{words}");
+}
+
+#[test]
+fn records_to_begin_from_have_to_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = |names: &str| {
+        format!(
+            r#"{{"tune_params_keys": ["{names}", "flags"], "tune_params": {{"{names}": [2, 4], "flags": [""]}},
+               "cache": {{"2,": {{"time": 1.0}}, "4,": {{"time": 2.0}}}}}}"#
+        )
+    };
+    std::fs::write(folder.path().join("good.json"), record("tile")).unwrap();
+    std::fs::write(folder.path().join("other.json"), record("block")).unwrap();
+    let read = |line: &str| Spec::parse(&format!("{line}\n{GOOD}"), &folder.path().join("s.toml"));
+    let spec = read("warm = [\"good.json\"]\nruns = 500").unwrap();
+    assert_eq!(spec.knowledge.records.len(), 1);
+    assert_eq!(spec.knowledge.runs, Some(500.0));
+    for (line, words) in [
+        (
+            "warm = [\"other.json\"]",
+            "`other.json` has other parameters",
+        ),
+        ("warm = [\"none.json\"]", "`none.json`: cannot read"),
+        ("runs = 0", "`runs` has to be above zero"),
+    ] {
+        match read(line) {
+            Err(SpecError::Line {
+                line: 1, problem, ..
+            }) => {
+                assert!(problem.to_string().contains(words), "{problem}");
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }
