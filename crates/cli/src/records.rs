@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -27,6 +27,8 @@ pub(crate) struct Records {
     machine: Machine,
     /// Whether nothing may change: what is on record is taken as it stands, whatever its age.
     frozen: bool,
+    /// What was said of the file.
+    noted: Mutex<Vec<Warning>>,
 }
 
 /// The time of day, in seconds since 1970.
@@ -47,6 +49,13 @@ impl Records {
         };
         let dir = kernelwise_store::directory(|name| std::env::var_os(name));
         let memory = match dir {
+            // Nothing is made where nothing may change.
+            Ok(dir) if frozen && !dir.exists() => {
+                let path = dir.display();
+                nothing(&format!(
+                    "{path} is not there, and in frozen mode nothing is made"
+                ))
+            }
             Ok(dir) => match Memory::open(&dir, machine, clock.clone()) {
                 Ok(memory) => memory,
                 Err(error @ (StoreError::Newer { .. } | StoreError::Busy { .. })) => {
@@ -56,9 +65,6 @@ impl Records {
             },
             Err(error) => nothing(&error),
         };
-        for warning in memory.store().iter().flat_map(|store| store.warnings()) {
-            output::note(&warning.to_string());
-        }
         let path = search_path(|name| std::env::var_os(name), Path::new("."));
         let layers = Layered::load(&path);
         for file in &layers.files {
@@ -74,11 +80,39 @@ impl Records {
             true => memory.frozen(),
             false => memory,
         };
-        Ok(Self {
+        let records = Self {
             memory: Arc::new(memory),
             machine: machine.clone(),
             frozen,
-        })
+            noted: Mutex::default(),
+        };
+        records.note_warnings();
+        Ok(records)
+    }
+
+    /// Says what happened to the file, unless that was said: some damage shows only when it is read.
+    fn note_warnings(&self) {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let store = self.memory.store();
+        for warning in store.iter().flat_map(|store| store.warnings()) {
+            if !noted.contains(&warning) {
+                output::note(&warning.to_string());
+                noted.push(warning);
+            }
+        }
+    }
+
+    /// Says how much of what is on record does not count on this machine, and why.
+    pub(crate) fn note_ignored(&self, found: &Recollection) {
+        if found.set_aside > 0 {
+            let reasons = found.ignored.iter();
+            let reasons: Vec<String> = reasons.map(|(why, n)| format!("{n}: {why}")).collect();
+            output::note(&format!(
+                "{} series on record say nothing here ({})",
+                found.set_aside,
+                reasons.join("; ")
+            ));
+        }
     }
 
     /// The memory itself: what a selector tells what it learns.
@@ -141,7 +175,9 @@ impl Records {
         kernels: &[Arc<dyn HostKernel>],
         calibration: Option<&Calibration>,
     ) -> Result<Recollection, Failure> {
-        Ok(self.memory.recall(kernels, calibration)?)
+        let found = self.memory.recall(kernels, calibration);
+        self.note_warnings();
+        Ok(found?)
     }
 
     /// The same as evidence for models, times of other machines among it.

@@ -113,6 +113,131 @@ fn the_cache_is_counted_checked_and_cleared() {
 }
 
 #[test]
+fn a_backup_is_imported_after_clearing_and_learning_anew() {
+    let records = learned();
+    let records = records.path();
+    let backup = records.join("backup.wisdom.gz");
+    let backup = backup.to_str().unwrap();
+    run(records, &["export", "-o", backup]);
+    let before = json(records, &["cache", "stats"]);
+    answer(records, &["cache", "clear", "--yes"]);
+    let again = ["learn", "--op", "copy", "--effort", "minimal"];
+    answer(records, &[&again[..], &["--time-budget", "5"]].concat());
+    let imported = answer(records, &["import", backup]);
+    let all = before["series"].as_u64().unwrap();
+    assert!(imported.starts_with(&format!("{all} series")), "{imported}");
+    let after = json(records, &["cache", "stats"]);
+    assert!(after["runs"].as_u64() > before["runs"].as_u64());
+}
+
+#[test]
+fn so_many_series_are_kept_and_single_runs_are_listed() {
+    let records = learned();
+    let records = records.path();
+    let asked = ["cache", "list", "--op", "copy", "--samples"];
+    let listed = json(records, &asked);
+    let samples = listed["series"][0]["samples"].as_array().unwrap();
+    assert!(samples[0]["time_ns"].as_f64().unwrap() > 0.0, "{listed}");
+    assert!(
+        samples[0]["predicted_ns"].as_f64().unwrap() > 0.0,
+        "{listed}"
+    );
+    let table = answer(records, &asked);
+    assert!(
+        table.lines().next().unwrap().contains("predicted"),
+        "{table}"
+    );
+    assert!(table.lines().count() > 20);
+    let plain = json(records, &["cache", "list", "--op", "copy"]);
+    assert_eq!(plain["series"][0].get("samples"), None);
+    let pruned = answer(records, &["cache", "prune", "--most-series", "5"]);
+    assert!(!pruned.starts_with("0 series"), "{pruned}");
+    let stats = json(records, &["cache", "stats"]);
+    assert_eq!(stats["series"], 5);
+    assert_eq!(stats["measured_here"], 5, "{stats}");
+}
+
+#[test]
+fn why_records_do_not_count_is_told() {
+    let records = tempfile::tempdir().unwrap();
+    let records = records.path();
+    let machine = kernelwise_probe::machine();
+    let now = kernelwise_store::WallClock::new(|| 1_800_000_000);
+    let store = kernelwise_store::Store::open(records, kernelwise_store::Options::new(now));
+    let store = store.unwrap();
+    let library = env!("CARGO_PKG_VERSION");
+    let place = std::sync::Arc::new(kernelwise_store::Place::of(&machine, library));
+    let workload = "copy f32 77";
+    let key = kernelwise_store::SeriesKey::new(place, workload, "cpu-copy-f32-gone", 1, "");
+    let time = kernelwise_types::units::Nanos::from_u64(1000);
+    store.record(store.slot(&key), kernelwise_store::Sample::timed(time));
+    drop(store);
+    let stats = json(records, &["cache", "stats"]);
+    assert_eq!(stats["ignored"]["no such kernel here"], 1, "{stats}");
+    let table = answer(records, &["cache", "stats"]);
+    assert!(table.contains("ignored: no such kernel here"), "{table}");
+    let learn = ["learn", "--op", "copy", "--effort", "minimal"];
+    let told = run(records, &[&learn[..], &["--time-budget", "5"]].concat());
+    let told = text(&told.stderr);
+    assert!(
+        told.contains("1 series on record say nothing here"),
+        "{told}"
+    );
+}
+
+/// In frozen mode nothing is measured, made or changed, also where nothing is on record.
+#[test]
+fn frozen_mode_makes_nothing_where_nothing_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let nowhere = dir.path().join("nowhere");
+    let asked = ["explain", "copy", "--shape", "1000", "--format", "json"];
+    let ask = || {
+        let mut asked = kernelwise(&nowhere, &asked);
+        let output = asked.env("KERNELWISE_MODE", "frozen").output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("in frozen mode nothing is made"));
+        text(&output.stdout).to_owned()
+    };
+    let first = ask();
+    assert_eq!(ask(), first, "no calibration makes it another one");
+    assert!(first.contains("\"bound_by\""), "{first}");
+    assert!(!nowhere.exists());
+}
+
+/// Damage that shows only when the file is read: it is set aside, that is said, and the program goes on.
+#[test]
+fn a_large_damaged_file_does_not_stop_the_program() {
+    let records = tempfile::tempdir().unwrap();
+    let records = records.path();
+    {
+        let machine = kernelwise_probe::machine();
+        let now = kernelwise_store::WallClock::new(|| 1_800_000_000);
+        let store = kernelwise_store::Store::open(records, kernelwise_store::Options::new(now));
+        let store = store.unwrap();
+        let place = std::sync::Arc::new(kernelwise_store::Place::of(&machine, "0.1.0"));
+        let time = kernelwise_types::units::Nanos::from_u64(1);
+        for i in 0..16_000 {
+            let workload = format!("{i:0200}");
+            let key = kernelwise_store::SeriesKey::new(place.clone(), workload, "k", 1, "");
+            store.record(store.slot(&key), kernelwise_store::Sample::timed(time));
+        }
+    }
+    let file = records.join("records.sqlite");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let length = bytes.len();
+    assert!(length > 4 << 20);
+    bytes[length / 2..length / 4 * 3].fill(0x5a);
+    std::fs::write(&file, &bytes).unwrap();
+    let asked = ["select", "copy", "--shape", "77", "--time-budget", "0.1"];
+    let asked = [&asked[..], &["--calibration-budget", "0.2"]].concat();
+    let first = run(records, &asked);
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    assert!(text(&first.stderr).contains("it was set aside as"));
+    let second = run(records, &asked);
+    assert!(second.status.success() && !text(&second.stderr).contains("set aside"));
+}
+
+#[test]
 fn what_is_on_record_is_listed() {
     let records = learned();
     let records = records.path();

@@ -4,24 +4,27 @@ use std::ffi::OsString;
 #[cfg(feature = "records")]
 use std::path::PathBuf;
 use std::sync::Arc;
+#[cfg(feature = "records")]
+use std::sync::Weak;
 use std::time::Duration;
 
 use kernelwise_backend::HostKernel;
 use kernelwise_measure::Clock;
-#[cfg(feature = "records")]
-use kernelwise_select::Observer;
+use kernelwise_model::Regressor;
 use kernelwise_select::{Budget, BuildError, Mode, Policy, Selector, UnknownMode};
+#[cfg(feature = "records")]
+use kernelwise_select::{Observer, Quarantine};
 #[cfg(feature = "postgres")]
 use kernelwise_store::fleet::{BackgroundSync, FleetOptions};
 #[cfg(feature = "records")]
-use kernelwise_store::{StoreError, WallClock, Wisdom};
-#[cfg(feature = "records")]
-use kernelwise_types::Machine;
+use kernelwise_store::{Options, StoreError, WallClock, Wisdom};
 use kernelwise_types::{Calibration, InvalidKernelId, Numerics};
+#[cfg(feature = "records")]
+use kernelwise_types::{Machine, SystemState};
 
 use crate::Kernelwise;
 #[cfg(feature = "records")]
-use crate::memory::{Memory, evidence};
+use crate::memory::{Memory, Recollection, evidence};
 
 /// What is done with what calls teach: `learn`, `frozen` or `shadow`.
 const MODE: &str = "KERNELWISE_MODE";
@@ -30,6 +33,9 @@ const FORCE: &str = "KERNELWISE_FORCE";
 /// Where records are kept.
 #[cfg(feature = "records")]
 const DIR: &str = "KERNELWISE_DIR";
+/// Of models that are fitted to what is on record; the program's own default.
+#[cfg(feature = "records")]
+const SEED: u64 = 1;
 
 /// Why there is no [`Kernelwise`].
 #[derive(Debug, thiserror::Error)]
@@ -82,10 +88,13 @@ pub struct Builder {
 #[derive(Debug, Default)]
 struct Remember {
     dir: Option<PathBuf>,
+    /// How the directory is kept, if not as usual.
+    options: Option<Options>,
     wisdom: Wisdom,
-    calibrated: bool,
+    /// What the caller measured of this machine.
+    calibrated: Option<Calibration>,
     #[cfg(feature = "postgres")]
-    server: Option<(String, Duration)>,
+    server: Option<(FleetOptions, Duration)>,
 }
 
 /// Settings of the selector, by their own words.
@@ -135,6 +144,9 @@ impl Builder {
         seed(seed: u64);
         /// How many workloads are remembered; 100,000 by default.
         capacity(workloads: usize);
+        /// The type of model that is fitted to times instead of the usual ones: one of [`model::ModelKind`](kernelwise_model::ModelKind), or
+        /// your own. It takes the place of those in use, also of those on record, where it is no worse than they are.
+        regressor(regressor: Arc<dyn Regressor>);
         /// One in so many timed calls is held against the reference, besides first uses; 256 by default, 0 for those alone.
         verify_one_in(calls: u32);
     }
@@ -150,11 +162,12 @@ impl Builder {
     }
 
     /// What the machine can do at the best, as a first expectation of every kernel; without it the first calls of a
-    /// workload find out, unless it is on record. It comes from [`probe::calibrate`](kernelwise_probe::calibrate).
+    /// workload find out, unless it is on record. It comes from [`probe::calibrate`](kernelwise_probe::calibrate). Where a directory is
+    /// remembered in, it is kept: other machines can use times of this one only if they know how fast it can be.
     pub fn calibration(mut self, calibration: Calibration) -> Self {
         #[cfg(feature = "records")]
         {
-            self.remember.calibrated = true;
+            self.remember.calibrated = Some(calibration.clone());
         }
         self.selector = self
             .selector
@@ -178,6 +191,29 @@ impl Builder {
         self
     }
 
+    /// The same with options of your own: what a power cut may cost, how many series are kept, and the time of day.
+    ///
+    /// ```
+    /// use kernelwise::Kernelwise;
+    /// use kernelwise::store::{Durability, Options, WallClock};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = dir.path();
+    /// let now_s = || std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+    /// let mut options = Options::new(WallClock::new(now_s));
+    /// options.durability = Durability::PowerCut;
+    /// options.most_series = 10_000;
+    /// let kw = Kernelwise::builder().remember_with(dir, options).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "records")]
+    pub fn remember_with(mut self, dir: impl Into<PathBuf>, options: Options) -> Self {
+        self.remember.options = Some(options);
+        self.remember(dir)
+    }
+
     /// What others measured, as `kernelwise export` writes it: for instance `include_bytes!` of a file, for the same choices
     /// everywhere with [`Mode::Frozen`]. Needs no directory.
     #[cfg(feature = "records")]
@@ -188,10 +224,17 @@ impl Builder {
     }
 
     /// Exchanges what is [remembered](Self::remember) with a PostgreSQL server, in the background: at once, then every so often.
-    /// A server that is away costs nothing but a warning in the log.
+    /// A server that is away costs nothing but a warning in the log. Its certificate is verified by the authorities in the PEM file
+    /// that `KERNELWISE_DATABASE_CA` names, or else by the operating system's.
     #[cfg(feature = "postgres")]
-    pub fn sync_with(mut self, url: &str, every: Duration) -> Self {
-        self.remember.server = Some((url.to_owned(), every));
+    pub fn sync_with(self, url: &str, every: Duration) -> Self {
+        self.sync_by(FleetOptions::new(url), every)
+    }
+
+    /// The same with authorities and time limits of your own.
+    #[cfg(feature = "postgres")]
+    pub fn sync_by(mut self, options: FleetOptions, every: Duration) -> Self {
+        self.remember.server = Some((options, every));
         self
     }
 
@@ -235,7 +278,7 @@ impl Builder {
     #[cfg(not(feature = "records"))]
     pub fn build(self) -> Result<Kernelwise, SetupError> {
         let looks = self.looks();
-        Kernelwise::of(self.selector?.build()?, looks)
+        Kernelwise::of(self.selector?.build()?, looks, |_| {})
     }
 
     /// Makes it. What is on record is read first, which takes some ten milliseconds for thousands of workloads.
@@ -244,37 +287,85 @@ impl Builder {
         let (looks, frozen) = (self.looks(), self.frozen);
         let (selector, remember) = (self.selector?, self.remember);
         let machine = kernelwise_probe::machine();
-        let clock = WallClock::new(now_s);
+        let usual = || Options::new(WallClock::new(now_s));
+        let options = remember.options.clone().unwrap_or_else(usual);
+        let clock = options.clock.clone();
         let memory = match &remember.dir {
             // Nothing is made where nothing may change.
-            Some(dir) if frozen && !dir.exists() => Memory::nowhere(&machine, clock),
-            Some(dir) => match Memory::open(dir, &machine, clock.clone()) {
+            Some(dir) if frozen && !dir.exists() => Memory::nowhere(&machine, clock.clone()),
+            Some(dir) => match Memory::open_with(dir, &machine, options) {
                 Ok(memory) => memory,
-                Err(error @ (StoreError::Newer { .. } | StoreError::Busy { .. })) => {
-                    return Err(error.into());
-                }
-                // A program goes on without its records.
                 Err(error) => {
-                    tracing::warn!(%error, "nothing is remembered");
-                    Memory::nowhere(&machine, clock)
+                    goes_on_without(error)?;
+                    Memory::nowhere(&machine, clock.clone())
                 }
             },
             None if remember.wisdom.is_empty() => {
-                return Kernelwise::of(selector.build()?, looks);
+                return Kernelwise::of(selector.build()?, looks, |_| {});
             }
-            None => Memory::nowhere(&machine, clock),
+            None => Memory::nowhere(&machine, clock.clone()),
         };
-        let memory = memory.with_wisdom(remember.wisdom.clone());
-        let memory = match frozen {
-            true => memory.frozen(),
-            false => memory,
+        let complete = |memory: Memory| {
+            let memory = memory.with_wisdom(remember.wisdom.clone());
+            match frozen {
+                true => memory.frozen(),
+                false => memory,
+            }
         };
-        let made = remembering(selector, memory, &machine, &remember, frozen)?;
+        let kernels = kernelwise_cpu::kernels()?;
+        let mut memory = complete(memory);
+        let read = match Read::from(&memory, &kernels) {
+            Ok(read) => read,
+            Err(error) => {
+                goes_on_without(error)?;
+                memory = complete(Memory::nowhere(&machine, clock));
+                Read::from(&memory, &kernels)?
+            }
+        };
+        let made = remembering(selector, memory, read, &machine, &remember, frozen)?;
+        let kept = made.memory.as_ref().map(Arc::downgrade);
+        let tell = move |state: &SystemState| {
+            if let Some(memory) = kept.as_ref().and_then(Weak::upgrade) {
+                memory.set_state(state);
+            }
+        };
         Ok(Kernelwise {
             memory: made.memory,
             #[cfg(feature = "postgres")]
             sync: made.sync,
-            ..Kernelwise::of(made.selector, looks)?
+            ..Kernelwise::of(made.selector, looks, tell)?
+        })
+    }
+}
+
+/// A program goes on without records that cannot be used, unless somebody else can use them.
+#[cfg(feature = "records")]
+fn goes_on_without(error: StoreError) -> Result<(), SetupError> {
+    match error {
+        StoreError::Newer { .. } | StoreError::Busy { .. } => Err(error.into()),
+        error => {
+            tracing::warn!(%error, "nothing is remembered");
+            Ok(())
+        }
+    }
+}
+
+/// What a start needs of what is on record.
+#[cfg(feature = "records")]
+struct Read {
+    calibration: Option<Calibration>,
+    found: Recollection,
+    quarantined: Vec<Quarantine>,
+}
+
+#[cfg(feature = "records")]
+impl Read {
+    fn from(memory: &Memory, kernels: &[Arc<dyn HostKernel>]) -> Result<Self, StoreError> {
+        let calibration = memory.calibration()?;
+        Ok(Self {
+            found: memory.recall(kernels, calibration.as_ref())?,
+            quarantined: memory.quarantined()?,
+            calibration,
         })
     }
 }
@@ -284,28 +375,33 @@ impl Builder {
 fn remembering(
     selector: kernelwise_select::Builder,
     memory: Memory,
+    read: Read,
     machine: &Machine,
     remember: &Remember,
     frozen: bool,
 ) -> Result<Remembering, SetupError> {
-    for warning in memory.store().iter().flat_map(|store| store.warnings()) {
-        tracing::warn!(%warning, "records");
-    }
-    let kernels = kernelwise_cpu::kernels()?;
-    let calibration = memory.calibration()?;
-    let found = memory.recall(&kernels, calibration.as_ref())?;
-    let mut selector = selector.quarantined(memory.quarantined()?);
-    if let Some(calibration) = calibration {
-        let evidence = evidence(machine, &kernels, &calibration, &found.here)?;
-        let evidence = memory.with_paces(evidence, &Default::default());
-        let all = [evidence, found.elsewhere].concat();
-        // What the caller measured is newer than what is on record, and models are of what was expected by that.
-        if !remember.calibrated {
+    let Read {
+        calibration,
+        found,
+        quarantined,
+    } = read;
+    let mut selector = selector.quarantined(quarantined);
+    let memory = Arc::new(memory);
+    // What the caller measured is newer than what is on record, and models are of what was expected by that.
+    match (&remember.calibrated, calibration) {
+        (Some(new), _) => memory.keep_calibration(new),
+        (None, Some(calibration)) => {
+            let kernels = kernelwise_cpu::kernels()?;
+            let evidence = evidence(machine, &kernels, &calibration, &found.here)?;
+            let evidence = memory.with_paces(evidence, &Default::default());
+            let all = [evidence, found.elsewhere].concat();
             selector = selector.forecast(memory.latest_models(&all));
             selector = selector.calibration(calibration);
+            memory.fit_beside(&all, SEED);
         }
+        (None, None) => {}
     }
-    let memory = Arc::new(memory);
+    memory.keep_machine();
     if !frozen {
         selector = selector.observer(Arc::clone(&memory) as Arc<dyn Observer>);
     }
@@ -313,11 +409,10 @@ fn remembering(
     selector.recall(&found.here);
     #[cfg(feature = "postgres")]
     let sync = match (&remember.server, memory.store()) {
-        (Some((url, every)), Some(store)) if !frozen => {
+        (Some((options, every)), Some(store)) if !frozen => {
             store.describe(machine);
             let (store, here) = (Arc::clone(store), memory.here()?);
-            let options = FleetOptions::new(url);
-            Some(BackgroundSync::start(store, here, options, *every)?)
+            Some(BackgroundSync::start(store, here, options.clone(), *every)?)
         }
         _ => None,
     };

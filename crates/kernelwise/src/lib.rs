@@ -112,6 +112,7 @@ use kernelwise_select::{Plan, RunError, SelectError, Selector, Statistics};
 pub use kernelwise_backend as backend;
 pub use kernelwise_backend::Call;
 pub use kernelwise_measure as measure;
+pub use kernelwise_model as model;
 pub use kernelwise_probe as probe;
 pub use kernelwise_select as select;
 pub use kernelwise_select::own;
@@ -150,13 +151,18 @@ impl Kernelwise {
         Builder::new()
     }
 
-    pub(crate) fn of(selector: Selector, watches_load: bool) -> Result<Self, SetupError> {
+    /// Puts a selector to work; `tell` hears what the machine does, where anybody looks.
+    pub(crate) fn of(
+        selector: Selector,
+        watches_load: bool,
+        tell: impl Fn(&types::SystemState) + Send + 'static,
+    ) -> Result<Self, SetupError> {
         let selector = Arc::new(selector);
         // Where only some of the processors may be used, what the system counts is not about them.
         let machine = kernelwise_probe::machine();
         let counts = machine.usable_threads() == machine.cpu.logical;
         let load = match watches_load && counts {
-            true => Some(load::Watch::start(&selector)?),
+            true => Some(load::Watch::start(&selector, tell)?),
             false => None,
         };
         Ok(Self {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use kernelwise_measure::{Clock, TscClock};
 use kernelwise_probe::{Others, StateReader, Tree};
 use kernelwise_select::Selector;
+use kernelwise_types::SystemState;
 
 const PERIOD: Duration = Duration::from_millis(200);
 
@@ -31,7 +32,11 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn start(selector: &Arc<Selector>) -> std::io::Result<Self> {
+    /// Begins to look. Whoever else wants to know what the machine does is told as well.
+    pub(crate) fn start(
+        selector: &Arc<Selector>,
+        tell: impl Fn(&SystemState) + Send + 'static,
+    ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             busy: AtomicU32::new(UNKNOWN),
             over: Mutex::default(),
@@ -50,7 +55,9 @@ impl Watch {
                 let Some(selector) = selector.upgrade() else {
                     return;
                 };
-                selector.set_state(&reader.look(clock.now()));
+                let state = reader.look(clock.now());
+                selector.set_state(&state);
+                tell(&state);
                 if let Some(busy) = others.look() {
                     seen.busy.store(busy, Ordering::Relaxed);
                     selector.set_load(busy);

@@ -8,7 +8,7 @@
 //! - **After**: models that were fitted are kept with a digest of the times they were fitted to, so that they need not be fitted
 //!   again while nothing is new.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,11 +21,13 @@ use kernelwise_select::{
     BuildError, Evidence, Mode, Observed, Observer, Quarantine, Remembered, Selector,
 };
 use kernelwise_store::{
-    Export, Here, Known, Options, Place, Recalled, Sample, SeriesKey, Slot, Store, StoreError,
-    Trust, WallClock, Wisdom,
+    Export, Happened, Here, Known, Options, Place, Recalled, Sample, SeriesKey, Slot, Store,
+    StoreError, Trust, WallClock, Wisdom,
 };
 use kernelwise_types::units::Nanos;
-use kernelwise_types::{Calibration, Candidate, Fingerprint, Machine, Numerics};
+use kernelwise_types::{
+    Calibration, Candidate, Conditions, Fingerprint, Machine, Numerics, SystemState,
+};
 use serde::{Deserialize, Serialize};
 
 /// The form in which models are kept; another is fitted anew.
@@ -34,6 +36,12 @@ const FORMAT: u32 = 2;
 const MOST_OF_A_RACE: u64 = 64;
 /// The note in which paces are kept.
 const PACES: &str = "paces";
+/// Workloads whose paces are kept, at most.
+const MOST_PACES: usize = 10_000;
+/// Why series are set aside, besides what [`Recalled::ignored`] says.
+const NO_TIMES: &str = "no run of it succeeded";
+const UNREADABLE: &str = "its workload, kernel or parameters cannot be read here";
+const NOT_CALIBRATED: &str = "its machine was not calibrated";
 
 /// The memory of a program on this machine. All threads may use it at once.
 #[derive(Debug)]
@@ -50,17 +58,33 @@ pub struct Memory {
     frozen: bool,
     /// Where the times of each candidate on each workload go.
     slots: Mutex<HashMap<(u64, usize), Slot>>,
+    /// What the machine does at the moment, as far as anybody looked.
+    conditions: Mutex<Conditions>,
+    /// Kinds whose models on record cannot be used, and of which that was said.
+    told: Mutex<BTreeSet<String>>,
 }
 
 /// What is on record.
 #[derive(Debug, Default)]
 pub struct Recollection {
-    /// Times of this kind of machine, of kernels as they are here. Those of other software weigh less.
+    /// Times of this kind of machine. Those of other software, or of another version of the kernel, are
+    /// [stale](kernelwise_select::belief::Tally::is_stale): little more than a guess, and only there where nothing better is.
     pub here: Vec<Remembered>,
     /// What times of other machines say about this one: evidence for models, never a time.
     pub elsewhere: Vec<Evidence>,
-    /// Series of kernels, versions or machines that say nothing here.
+    /// Series that say nothing here.
     pub set_aside: usize,
+    /// The same by reason.
+    pub ignored: BTreeMap<&'static str, u64>,
+}
+
+impl Recollection {
+    fn ignore(&mut self, why: &'static str, series: usize) {
+        if series > 0 {
+            self.set_aside = self.set_aside.saturating_add(series);
+            *self.ignored.entry(why).or_default() += series as u64;
+        }
+    }
 }
 
 /// Models of one kind, as they are kept.
@@ -74,7 +98,13 @@ struct Kept {
 impl Memory {
     /// Opens the store of a directory; see [`Store::open`] for what may be wrong with one.
     pub fn open(dir: &Path, machine: &Machine, clock: WallClock) -> Result<Self, StoreError> {
-        let store = Store::open(dir, Options::new(clock.clone()))?;
+        Self::open_with(dir, machine, Options::new(clock))
+    }
+
+    /// The same with options of your own: what a power cut may cost, and how much is kept.
+    pub fn open_with(dir: &Path, machine: &Machine, options: Options) -> Result<Self, StoreError> {
+        let clock = options.clock.clone();
+        let store = Store::open(dir, options)?;
         Ok(Self {
             store: Some(Arc::new(store)),
             ..Self::nowhere(machine, clock)
@@ -92,6 +122,8 @@ impl Memory {
             clock,
             frozen: false,
             slots: Mutex::default(),
+            conditions: Mutex::default(),
+            told: Mutex::default(),
         }
     }
 
@@ -150,10 +182,17 @@ impl Memory {
         Ok(found.map(|(_, machine)| machine))
     }
 
-    /// Keeps how fast this kind of machine can be, and what it is like.
-    pub fn keep_calibration(&self, calibration: &Calibration) {
+    /// Keeps what this machine is like: without that, its records say nothing to other machines.
+    pub fn keep_machine(&self) {
         if let Some(store) = self.keeping() {
             store.describe(&self.machine);
+        }
+    }
+
+    /// Keeps how fast this kind of machine can be, and what it is like.
+    pub fn keep_calibration(&self, calibration: &Calibration) {
+        self.keep_machine();
+        if let Some(store) = self.keeping() {
             store.calibrated(&self.fingerprint, calibration);
         }
     }
@@ -169,10 +208,7 @@ impl Memory {
             machine: self.machine.clone(),
             calibration: calibration.cloned(),
         };
-        let versions: HashMap<&str, u32> = kernels
-            .iter()
-            .map(|kernel| (kernel.spec().id.as_str(), kernel.spec().version))
-            .collect();
+        let versions = versions(kernels);
         let version_of = |id: &str| versions.get(id).copied();
         let Recalled { usable, ignored } = match &self.store {
             None => self.layers.recall(&here, self.clock.now_s(), version_of),
@@ -184,37 +220,42 @@ impl Memory {
                 all.recall(&here, self.clock.now_s(), version_of)
             }
         };
-        let ignored: u64 = ignored.values().sum();
-        let mut found = Recollection {
-            set_aside: usize::try_from(ignored).unwrap_or(usize::MAX),
-            ..Recollection::default()
-        };
+        let mut found = Recollection::default();
+        for (why, series) in ignored {
+            found.ignore(why, usize::try_from(series).unwrap_or(usize::MAX));
+        }
         let mut others: BTreeMap<Fingerprint, (f64, Vec<Remembered>)> = BTreeMap::new();
         for (known, trust) in usable {
-            let same_version = version_of(&known.key.kernel) == Some(known.key.version);
-            let remembered = self.remembered(&known, trust.weight());
-            match (remembered.filter(|_| same_version), trust) {
-                (Some(one), Trust::Measured | Trust::Stale { .. }) => found.here.push(one),
-                (Some(one), Trust::Prior { distance, .. }) => {
+            let Some(one) = self.remembered(&known, trust) else {
+                let has_times = known.statistics.times().samples() > 0;
+                found.ignore(if has_times { UNREADABLE } else { NO_TIMES }, 1);
+                continue;
+            };
+            match trust {
+                Trust::Measured | Trust::Stale { .. } => found.here.push(one),
+                Trust::Prior { distance, .. } => {
                     let place = known.key.place.fingerprint.clone();
                     let (_, list) = others.entry(place).or_insert((distance, Vec::new()));
                     list.push(one);
                 }
-                _ => found.set_aside += 1,
+                Trust::Ignored { why } => found.ignore(why, 1),
             }
         }
-        heaviest_of_each(&mut found.here);
+        best_of_each(&mut found.here, version_of);
         for (place, (distance, mut times)) in others {
-            heaviest_of_each(&mut times);
-            let there = self.evidence_elsewhere(&place, distance, kernels, &times)?;
-            found.set_aside += times.len() - there.len();
+            best_of_each(&mut times, version_of);
+            let Some(there) = self.evidence_elsewhere(&place, distance, kernels, &times)? else {
+                found.ignore(NOT_CALIBRATED, times.len());
+                continue;
+            };
+            found.ignore(UNREADABLE, times.len().saturating_sub(there.len()));
             found.elsewhere.extend(there);
         }
         Ok(found)
     }
 
     /// One series in the words of a selector; `None` if it has no times or names what is no workload or kernel.
-    fn remembered(&self, known: &Known, trusted: f64) -> Option<Remembered> {
+    fn remembered(&self, known: &Known, trust: Trust) -> Option<Remembered> {
         let as_of = match self.frozen {
             false => self.clock.now_s(),
             true => known.statistics.last_s(),
@@ -222,10 +263,14 @@ impl Memory {
         let faded = known.statistics.faded(as_of)?;
         let tally = Tally::of(
             known.statistics.times().samples(),
-            faded.weight * trusted,
+            trust.worth(faded.weight),
             faded.mean_ln,
             faded.sd_ln,
         )?;
+        let tally = match trust {
+            Trust::Stale { .. } => tally.stale(),
+            Trust::Measured | Trust::Prior { .. } | Trust::Ignored { .. } => tally,
+        };
         let key = &known.key;
         Some(Remembered {
             workload: key.workload.parse().ok()?,
@@ -238,17 +283,17 @@ impl Memory {
         })
     }
 
-    /// What was measured on another machine beside what was to be expected there.
+    /// What was measured on another machine beside what was to be expected there; `None` if it was not calibrated.
     fn evidence_elsewhere(
         &self,
         place: &Fingerprint,
         distance: f64,
         kernels: &[Arc<dyn HostKernel>],
         times: &[Remembered],
-    ) -> Result<Vec<Evidence>, StoreError> {
+    ) -> Result<Option<Vec<Evidence>>, StoreError> {
         let there = self.machine_of(place)?.zip(self.calibration_of(place)?);
         let Some((machine, calibration)) = there else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
         // Kernels that cannot be put together here say nothing about there.
         let evidence = evidence(&machine, kernels, &calibration, times).unwrap_or_default();
@@ -256,7 +301,7 @@ impl Memory {
             away: Some(distance),
             ..one
         });
-        Ok(from_afar.collect())
+        Ok(Some(from_afar.collect()))
     }
 
     /// Kernels that earlier runs had to keep away on this kind of machine.
@@ -311,12 +356,32 @@ impl Memory {
         Ok(found)
     }
 
+    /// Says what the machine does at the moment, if anybody looks: it is kept beside every single run.
+    pub fn set_state(&self, state: &SystemState) {
+        let mut conditions = self
+            .conditions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *conditions = Conditions::from(state);
+    }
+
+    fn conditions(&self) -> Conditions {
+        *self
+            .conditions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Keeps times that were measured without a selector.
     pub fn keep(&self, workload: &str, candidate: &Candidate, version: u32, times_ns: &[f64]) {
         let Some(store) = self.keeping() else { return };
         let slot = self.slot(store, workload, candidate, version);
         for time in times_ns.iter().filter_map(|ns| Nanos::new(*ns).ok()) {
-            store.record(slot, Sample::timed(time));
+            let sample = Sample {
+                conditions: self.conditions(),
+                ..Sample::timed(time)
+            };
+            store.record(slot, sample);
         }
     }
 
@@ -334,6 +399,12 @@ impl Memory {
     pub fn keep_paces(&self, paces: &BTreeMap<String, f64>) {
         let mut all = self.paces();
         all.extend(paces.iter().map(|(name, ns)| (name.clone(), *ns)));
+        // Nobody knows how old the others are.
+        while all.len() > MOST_PACES.max(paces.len()) {
+            let other = all.keys().find(|name| !paces.contains_key(*name)).cloned();
+            let Some(other) = other else { break };
+            all.remove(&other);
+        }
         if let (Some(store), Ok(kept)) = (self.keeping(), serde_json::to_value(&all)) {
             store.keep_model(&self.fingerprint, PACES, kept);
         }
@@ -389,10 +460,33 @@ impl Memory {
         kept.fold(Forecast::default(), |all, kept| all.with(kept.forecast))
     }
 
-    /// What is kept of a kind; what another version wrote, or damaged, is not.
+    /// What is kept of a kind; what another version wrote, or is damaged, is not used, and that is said once.
     fn kept(&self, kind: &str) -> Option<Kept> {
-        let kept: Kept = serde_json::from_value(self.model(&name(kind))?).ok()?;
-        (kept.format == FORMAT).then_some(kept)
+        let note = self.model(&name(kind))?;
+        let format = note.get("format").and_then(serde_json::Value::as_u64);
+        if format.is_some_and(|format| format != u64::from(FORMAT)) {
+            if self.is_told_first(kind) {
+                tracing::warn!(
+                    kind,
+                    format,
+                    known = FORMAT,
+                    "models on record are of another version and are fitted anew"
+                );
+            }
+            return None;
+        }
+        let read = serde_json::from_value(note);
+        if let Err(error) = &read
+            && self.is_told_first(kind)
+        {
+            tracing::warn!(kind, %error, "models on record are damaged and are fitted anew");
+        }
+        read.ok()
+    }
+
+    fn is_told_first(&self, kind: &str) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.insert(kind.to_owned())
     }
 
     /// A note of models, from the store or from what it was told.
@@ -426,6 +520,33 @@ impl Memory {
         })
     }
 
+    /// Fits models of the kinds that none are kept of, on a thread of its own, and keeps them: a program that has no time to fit
+    /// any begins with them the next time. So a program that never learned by itself has the use of what other machines did.
+    pub fn fit_beside(self: &Arc<Self>, evidence: &[Evidence], seed: u64) {
+        let lacking: Vec<_> = by_kind(evidence)
+            .into_iter()
+            .filter(|(kind, _)| self.kept(kind).is_none())
+            .collect();
+        if lacking.is_empty() || self.keeping().is_none() {
+            return;
+        }
+        let memory = Arc::downgrade(self);
+        let work = move || {
+            for (kind, evidence) in lacking {
+                let fitted = Forecast::fit(&evidence, seed);
+                // Whoever ended the program does not wait for it.
+                let Some(memory) = memory.upgrade() else {
+                    return;
+                };
+                memory.keep_models(&kind, &evidence, fitted, seed);
+            }
+        };
+        let thread = std::thread::Builder::new().name("kernelwise-fit".to_owned());
+        if let Err(error) = thread.spawn(work) {
+            tracing::warn!(%error, "no thread to fit models on");
+        }
+    }
+
     /// Keeps the models of a kind as those to use while there is no other evidence than this.
     fn keep_models(
         &self,
@@ -449,6 +570,13 @@ impl Memory {
 }
 
 impl Observer for Memory {
+    fn failed(&self, workload: &str, candidate: &Candidate, version: u32) {
+        if let Some(store) = self.keeping() {
+            let slot = self.slot(store, workload, candidate, version);
+            store.record(slot, Happened::Failed.into());
+        }
+    }
+
     fn observed(&self, observed: &Observed<'_>) {
         let (Some(store), Ok(time)) = (self.keeping(), Nanos::new(observed.time_ns())) else {
             return;
@@ -459,7 +587,13 @@ impl Observer for Memory {
             self.slot(store, &workload, &observed.candidate(), observed.version())
         });
         drop(slots);
-        store.record(slot, Sample::timed(time));
+        let predicted = observed.predicted_ns();
+        let sample = Sample {
+            happened: Happened::Timed(time),
+            predicted: predicted.and_then(|ns| Nanos::new(ns).ok()),
+            conditions: self.conditions(),
+        };
+        store.record(slot, sample);
     }
 
     fn quarantined(&self, quarantine: &Quarantine) {
@@ -487,16 +621,39 @@ pub fn evidence(
         .mode(Mode::Frozen)
         .background(false)
         .build()?;
-    reader.recall(remembered);
+    // What another version of a kernel took says nothing about this one's models. What was measured under other software does: it
+    // was measured, even if a selector had better verify it.
+    let versions = versions(kernels);
+    let of_this_version = remembered
+        .iter()
+        .filter(|one| versions.get(one.candidate.kernel.as_str()) == Some(&one.version));
+    let measured = of_this_version.filter_map(|one| {
+        let Remembered { tally, .. } = one;
+        let (samples, weight) = (tally.samples(), tally.weight());
+        Some(Remembered {
+            tally: Tally::of(samples, weight, tally.mean()?, tally.sd())?,
+            ..one.clone()
+        })
+    });
+    reader.recall(&measured.collect::<Vec<_>>());
     Ok(reader.evidence())
 }
 
-/// One candidate may have been measured under this software and under another: what weighs more counts.
-fn heaviest_of_each(remembered: &mut Vec<Remembered>) {
+/// The versions that kernels have here.
+fn versions(kernels: &[Arc<dyn HostKernel>]) -> HashMap<&str, u32> {
+    let specs = kernels.iter().map(|kernel| kernel.spec());
+    specs.map(|spec| (spec.id.as_str(), spec.version)).collect()
+}
+
+/// One candidate may have been measured under this software and under others, and in several versions. What was measured as things
+/// are now counts, however little that is; else what comes from this version of the kernel; else what weighs most.
+fn best_of_each(remembered: &mut Vec<Remembered>, version_of: impl Fn(&str) -> Option<u32>) {
     let place = |one: &Remembered| (one.workload.to_string(), one.candidate.to_string());
     remembered.sort_by_cached_key(|one| {
+        let other_version = version_of(one.candidate.kernel.as_str()) != Some(one.version);
         // Weights are positive: their bits are in their order.
-        (place(one), std::cmp::Reverse(one.tally.weight().to_bits()))
+        let weight = std::cmp::Reverse(one.tally.weight().to_bits());
+        (place(one), one.tally.is_stale(), other_version, weight)
     });
     remembered.dedup_by(|later, first| place(later) == place(first));
 }

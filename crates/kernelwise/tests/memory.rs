@@ -2,14 +2,18 @@
 #![cfg(feature = "records")]
 #![allow(clippy::unwrap_used)]
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kernelwise::memory::{Memory, evidence};
 use kernelwise::select::{Mode, Selector, Went};
-use kernelwise::store::{Export, StoreError, WallClock};
+use kernelwise::store::{
+    Durability, Export, Options, Place, Sample, SeriesKey, Store, StoreError, WallClock,
+};
 use kernelwise::types::calibration::{AccessPattern, Bandwidth, MemoryPlace};
-use kernelwise::types::units::{ByteRate, Nanos};
-use kernelwise::types::{Calibration, Estimate, Machine, Measured};
+use kernelwise::types::units::{ByteRate, Nanos, Share};
+use kernelwise::types::{Calibration, Estimate, Fingerprint, Machine, Measured, Reading};
 use kernelwise::{Kernelwise, SetupError, Workload};
 
 const NOW_S: u64 = 1_800_000_000;
@@ -276,4 +280,354 @@ fn models_are_kept_until_there_is_something_new() {
     assert_eq!(memory.kept_models(&times, 1).kinds().count(), 0);
     assert_eq!(memory.latest_models(&times), fitted);
     assert_eq!(memory.train(&times, 1).kinds().count(), 1);
+}
+
+#[test]
+fn models_do_not_depend_on_when_they_are_fitted() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = kernelwise::probe::machine();
+    let kernels = kernelwise_cpu::kernels().unwrap();
+    let writer = Arc::new(Memory::open(dir.path(), &machine, clock()).unwrap());
+    writer.keep_calibration(&calibration());
+    let selector = Selector::builder(machine.clone(), kernels.clone())
+        .observer(Arc::clone(&writer) as _)
+        .background(false)
+        .build()
+        .unwrap();
+    for elements in (0..14).map(|i| 500 + 777 * i) {
+        report(&selector, elements);
+    }
+    writer.store().unwrap().flush().unwrap();
+    let fitted_by = |clock: WallClock| {
+        let memory = Memory::open(dir.path(), &machine, clock).unwrap();
+        let found = memory.recall(&kernels, Some(&calibration())).unwrap();
+        let times = evidence(&machine, &kernels, &calibration(), &found.here).unwrap();
+        assert!(times.len() >= 14);
+        memory.train(&times, 1)
+    };
+    let now = fitted_by(clock());
+    assert_eq!(now.kinds().count(), 1);
+    assert_eq!(fitted_by(WallClock::new(|| NOW_S + 12_345)), now);
+    assert_eq!(fitted_by(WallClock::new(|| NOW_S + 8 * 604_800)), now);
+}
+
+#[test]
+fn the_type_of_model_can_be_chosen() {
+    let builder = Kernelwise::builder().background(false);
+    let ridge = Arc::new(kernelwise::model::ModelKind::Ridge);
+    let kw = builder.regressor(ridge).build().unwrap();
+    for elements in (0..14).map(|i| 500 + 777 * i) {
+        report(kw.selector(), elements);
+    }
+    assert!(kw.selector().train().taken);
+    let (_, estimate) = chosen(&kw, 4444);
+    assert!(
+        matches!(&estimate, Estimate::Modelled { model, .. } if model.starts_with("ridge, n = 0")),
+        "{estimate:?}"
+    );
+}
+
+/// Records of this machine, as a program with another version of the library would have left them: each time is so many nanoseconds.
+fn left_by_another_version(dir: &Path, kernel: &str, version: u32, library: &str, ns: &[f64]) {
+    let machine = kernelwise::probe::machine();
+    let store = Store::open(dir, Options::new(clock())).unwrap();
+    let place = Arc::new(Place::of(&machine, library));
+    let key = SeriesKey::new(place, "copy f32 1000", kernel, version, "threads=1");
+    let slot = store.slot(&key);
+    for ns in ns {
+        store.record(slot, Sample::timed(Nanos::new(*ns).unwrap()));
+    }
+    store.flush().unwrap();
+}
+
+/// A kernel that copies, its version, and its only setting.
+fn a_copier() -> (String, u32) {
+    let kernels = kernelwise_cpu::kernels().unwrap();
+    let mut specs = kernels.iter().map(|kernel| kernel.spec());
+    let spec = specs.find(|spec| spec.id.as_str() == "cpu-copy-f32-memcpy");
+    let spec = spec.unwrap();
+    (spec.id.to_string(), spec.version)
+}
+
+fn recalled(dir: &Path) -> kernelwise::memory::Recollection {
+    let machine = kernelwise::probe::machine();
+    let memory = Memory::open(dir, &machine, clock()).unwrap();
+    let kernels = kernelwise_cpu::kernels().unwrap();
+    memory.recall(&kernels, Some(&calibration())).unwrap()
+}
+
+#[test]
+fn what_is_stale_is_a_prior_and_gives_way_to_what_is_fresh() {
+    let dir = tempfile::tempdir().unwrap();
+    let (kernel, version) = a_copier();
+    let here = env!("CARGO_PKG_VERSION");
+    // A thousand times of another library, and as many of another version of the kernel.
+    left_by_another_version(dir.path(), &kernel, version, "0.0.1", &[9e6; 1000]);
+    left_by_another_version(dir.path(), &kernel, version + 1, here, &[7e6; 1000]);
+    let found = recalled(dir.path());
+    assert_eq!((found.here.len(), found.set_aside), (1, 0), "{found:?}");
+    let tally = found.here[0].tally;
+    assert!(tally.is_stale() && tally.weight() <= 2.0, "{tally:?}");
+    // This version of the kernel says more than another one.
+    assert!((tally.mean().unwrap().exp() / 9e6 - 1.0).abs() < 1e-6);
+
+    // It is told as what it is, and a few calls settle it.
+    let kernels = kernelwise_cpu::kernels().unwrap();
+    let selector = Selector::builder(kernelwise::probe::machine(), kernels)
+        .force("copy", &kernel)
+        .background(false)
+        .build()
+        .unwrap();
+    selector.recall(&found.here);
+    let estimate = |selector: &Selector| selector.explain(&copy(1000)).unwrap().chosen.estimate;
+    let prior = estimate(&selector);
+    let is_prior = matches!(&prior, Estimate::Prior { source, .. } if source.contains("library"));
+    assert!(is_prior, "{prior:?}");
+    for _ in 0..30 {
+        let ticket = selector.select(&copy(1000)).unwrap();
+        let time_ns = 1000.0;
+        selector.report(ticket, &Went::Well { time_ns }).unwrap();
+        selector.settle();
+    }
+    let Estimate::Measured {
+        time_ns, samples, ..
+    } = estimate(&selector)
+    else {
+        panic!("{:?}", estimate(&selector));
+    };
+    assert!(samples <= 30, "what is stale is not counted: {samples}");
+    assert!(time_ns.get() < 4000.0, "{time_ns}");
+
+    // Three times of today outweigh all of it.
+    left_by_another_version(dir.path(), &kernel, version, here, &[1000.0; 3]);
+    let found = recalled(dir.path());
+    assert_eq!(found.here.len(), 1);
+    let tally = found.here[0].tally;
+    assert!(!tally.is_stale());
+    assert!((tally.mean().unwrap().exp() / 1000.0 - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn another_version_of_a_kernel_is_a_guess_and_no_evidence() {
+    let dir = tempfile::tempdir().unwrap();
+    let (kernel, version) = a_copier();
+    let here = env!("CARGO_PKG_VERSION");
+    left_by_another_version(dir.path(), &kernel, version + 1, here, &[7e6; 1000]);
+    let found = recalled(dir.path());
+    assert!(found.here[0].tally.is_stale());
+    let machine = kernelwise::probe::machine();
+    let kernels = kernelwise_cpu::kernels().unwrap();
+    let times = evidence(&machine, &kernels, &calibration(), &found.here).unwrap();
+    assert_eq!(times, []);
+    let selector = Selector::builder(machine, kernels).background(false);
+    let selector = selector.force("copy", &kernel).build().unwrap();
+    assert_eq!(selector.recall(&found.here).known, 1);
+    let estimate = selector.explain(&copy(1000)).unwrap().chosen.estimate;
+    assert!(matches!(estimate, Estimate::Prior { .. }), "{estimate:?}");
+}
+
+#[test]
+fn what_says_nothing_here_is_counted_by_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = env!("CARGO_PKG_VERSION");
+    left_by_another_version(dir.path(), "cpu-copy-f32-gone", 1, here, &[1000.0]);
+    left_by_another_version(dir.path(), "cpu-copy-f32-lost", 1, here, &[1000.0]);
+    let found = recalled(dir.path());
+    let ignored: Vec<_> = found.ignored.into_iter().collect();
+    assert_eq!(ignored, [("no such kernel here", 2)]);
+    assert_eq!(found.set_aside, 2);
+}
+
+/// A file too large to be checked when it is opened, with damaged pages: a program starts all the same, and remembers from then on.
+#[test]
+fn a_large_damaged_file_does_not_stop_a_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = kernelwise::probe::machine();
+    {
+        let store = Store::open(dir.path(), Options::new(clock())).unwrap();
+        let place = Arc::new(Place::of(&machine, "0.1.0"));
+        for i in 0..16_000 {
+            let key = SeriesKey::new(place.clone(), format!("{i:0200}"), "k", 1, "");
+            store.record(store.slot(&key), Sample::timed(Nanos::from_u64(1)));
+        }
+        store.flush().unwrap();
+    }
+    let file = dir.path().join("records.sqlite");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let length = bytes.len();
+    assert!(length > 4 << 20);
+    bytes[length / 2..length / 4 * 3].fill(0x5a);
+    std::fs::write(&file, &bytes).unwrap();
+    let open = || Kernelwise::builder().remember(dir.path()).build().unwrap();
+    let first = open();
+    report(first.selector(), 1000);
+    drop(first);
+    let (_, estimate) = chosen(&open(), 1000);
+    assert!(
+        matches!(estimate, Estimate::Measured { .. }),
+        "{estimate:?}"
+    );
+    let names = std::fs::read_dir(dir.path()).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.filter(|name| name.contains("damaged")).count(), 1);
+}
+
+#[test]
+fn a_program_describes_its_machine_and_keeps_what_was_measured_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let builder = Kernelwise::builder().remember(dir.path());
+    drop(builder.calibration(calibration()).build().unwrap());
+    let machine = kernelwise::probe::machine();
+    let store = Store::open(dir.path(), Options::new(clock())).unwrap();
+    let here = Fingerprint::of(&machine);
+    let machines = store.machines().unwrap();
+    assert_eq!(machines.len(), 1);
+    assert_eq!(machines[0].0, here);
+    assert_eq!(store.calibrations().unwrap(), [(here, calibration())]);
+}
+
+#[test]
+fn models_of_other_machines_times_are_fitted_beside_and_used_the_next_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = kernelwise::probe::machine();
+    let there = other(&machine);
+    let kernels = kernelwise_cpu::kernels().unwrap();
+    let theirs = Arc::new(Memory::open(dir.path(), &there, clock()).unwrap());
+    theirs.keep_calibration(&calibration());
+    let selector = Selector::builder(there, kernels.clone())
+        .observer(Arc::clone(&theirs) as _)
+        .background(false)
+        .build()
+        .unwrap();
+    for elements in (0..14).map(|i| 500 + 777 * i) {
+        report(&selector, elements);
+    }
+    theirs.store().unwrap().flush().unwrap();
+    let here = Arc::new(Memory::open(dir.path(), &machine, clock()).unwrap());
+    let found = here.recall(&kernels, Some(&calibration())).unwrap();
+    assert_eq!(here.latest_models(&found.elsewhere).kinds().count(), 0);
+    here.fit_beside(&found.elsewhere, 1);
+    // Fitting takes a second or so; nobody but this test waits for it.
+    let kept = (0..600).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        here.store().unwrap().flush().unwrap();
+        here.latest_models(&found.elsewhere).kinds().count() == 1
+    });
+    assert!(kept);
+}
+
+/// Counts warnings.
+struct Warnings(Arc<AtomicUsize>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn models_that_cannot_be_used_are_said_and_fitted_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = kernelwise::probe::machine();
+    let kernels = kernelwise_cpu::kernels().unwrap();
+    let memory = Arc::new(Memory::open(dir.path(), &machine, clock()).unwrap());
+    memory.keep_calibration(&calibration());
+    let selector = Selector::builder(machine.clone(), kernels.clone())
+        .observer(Arc::clone(&memory) as _)
+        .background(false)
+        .build()
+        .unwrap();
+    for elements in (0..14).map(|i| 500 + 777 * i) {
+        report(&selector, elements);
+    }
+    let store = memory.store().unwrap();
+    store.flush().unwrap();
+    let found = memory.recall(&kernels, Some(&calibration())).unwrap();
+    let times = evidence(&machine, &kernels, &calibration(), &found.here).unwrap();
+    let fitted = memory.models(&times, 1);
+    let kind = fitted.kinds().next().unwrap().kind;
+    let (note, here) = (format!("forecast {kind}"), Fingerprint::of(&machine));
+    let good = store.model(&here, &note).unwrap();
+    assert_eq!(good, None, "notes are written in the background");
+    store.flush().unwrap();
+    let good = store.model(&here, &note).unwrap().unwrap();
+    let mut newer = good.clone();
+    newer["format"] = serde_json::json!(999);
+    let damaged = serde_json::json!({"format": good["format"], "digest": "?"});
+    for bad in [newer, damaged] {
+        store.keep_model(&here, &note, bad);
+        store.flush().unwrap();
+        // Another process begins.
+        let later = Memory::open(dir.path(), &machine, clock()).unwrap();
+        let warnings = Arc::new(AtomicUsize::new(0));
+        tracing::subscriber::with_default(Warnings(Arc::clone(&warnings)), || {
+            assert_eq!(later.latest_models(&times).kinds().count(), 0);
+            assert_eq!(later.models(&times, 1), fitted);
+        });
+        assert_eq!(warnings.load(Ordering::SeqCst), 1);
+        later.store().unwrap().flush().unwrap();
+        assert_eq!(later.latest_models(&times), fitted);
+    }
+}
+
+#[test]
+fn single_runs_say_what_was_predicted_and_failures_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = kernelwise::probe::machine();
+    let kernels = kernelwise_cpu::kernels().unwrap();
+    let memory = Arc::new(Memory::open(dir.path(), &machine, clock()).unwrap());
+    let tree = kernelwise::probe::Tree::system();
+    let mut state = kernelwise::probe::StateReader::new(tree).look(0);
+    state.cpu_utilisation = Reading::Known(Share::new(0.25).unwrap());
+    memory.set_state(&state);
+    let selector = Selector::builder(machine, kernels)
+        .calibration(calibration())
+        .observer(Arc::clone(&memory) as _)
+        .background(false)
+        .build()
+        .unwrap();
+    report(&selector, 1000);
+    let ticket = selector.select(&copy(1000)).unwrap();
+    let candidate = selector.candidate(&ticket).unwrap();
+    let evidence = "panicked".to_owned();
+    selector.report(ticket, &Went::Badly { evidence }).unwrap();
+    let store = memory.store().unwrap();
+    store.flush().unwrap();
+    let known = store.known_anywhere().unwrap();
+    let failed = known.iter().filter(|one| one.statistics.failed() > 0);
+    let failed: Vec<_> = failed.map(|one| one.key.kernel.to_string()).collect();
+    assert_eq!(failed, [candidate.kernel.to_string()]);
+    let mut samples = known
+        .iter()
+        .flat_map(|one| store.samples(&one.key).unwrap());
+    let sample = samples.next().unwrap();
+    assert!(sample.predicted_ns.unwrap() > 0.0, "{sample:?}");
+    assert_eq!(sample.conditions.cpu_utilisation, Share::new(0.25).ok());
+}
+
+#[test]
+fn how_a_directory_is_kept_can_be_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options::new(clock());
+    options.most_series = 100;
+    options.durability = Durability::PowerCut;
+    let kw = Kernelwise::builder().remember_with(dir.path(), options);
+    let kw = kw.background(false).build().unwrap();
+    for elements in 1..=200 {
+        report(kw.selector(), 10 * elements);
+        kw.memory().unwrap().store().unwrap().flush().unwrap();
+    }
+    let kept = kw.memory().unwrap().store().unwrap().kept().unwrap();
+    assert!(kept.series <= 200, "{kept:?}");
+    assert_eq!(kept.last_s, Some(NOW_S), "the clock is the caller's");
 }

@@ -711,6 +711,9 @@ impl Shared {
             workload: workload.to_owned(),
             evidence: evidence.to_owned(),
         };
+        if let Some(observer) = &self.observer {
+            observer.failed(workload, &entry.candidate(), spec.version);
+        }
         let place = (spec.id.clone(), spec.version);
         let known = lock(&self.quarantined).insert(place, quarantine.clone());
         if let (None, Some(observer)) = (known, &self.observer) {

@@ -3,9 +3,9 @@
 //! | the record was made | it counts as |
 //! |---|---|
 //! | on this kind of machine, under this software, by this version of the kernel | measured |
-//! | the same, but under another driver, release or library, or by another version of the kernel | stale: a good guess, to be verified once |
-//! | on another machine of the same architecture | a prior whose weight falls with the distance |
-//! | on another architecture, on a machine nobody described, by a kernel that is not here | ignored, and listed |
+//! | the same, but under another driver, release or library, or by another version of the kernel | stale: a guess that is worth at most two samples, so a few calls verify it; where there is something measured, that alone counts |
+//! | on another machine of the same architecture, by this version of the kernel | a prior whose weight falls with the distance: evidence for models |
+//! | on another architecture, on a machine nobody described, by a kernel that is not here, by another version of it on another machine | ignored, and listed |
 //!
 //! The distance is that of the facts that make kernels fast or slow, as differences of logarithms: threads, caches, vector width,
 //! and, where both were calibrated, peak and bandwidth; and the share of instruction sets that only one of them has. A fact that only
@@ -25,6 +25,8 @@ use crate::store::{Known, Store};
 const DOUBT: f64 = 0.5;
 /// The weight of what is stale: half of what was measured. No prior weighs more.
 const STALE: f64 = 0.5;
+/// How many samples all that is stale is worth at the most.
+const MOST_STALE: f64 = 2.0;
 
 /// How far a record is believed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -32,7 +34,7 @@ const STALE: f64 = 0.5;
 pub enum Trust {
     /// It is as if it had been measured just now.
     Measured,
-    /// Something between changed: to be verified once.
+    /// Something changed since: a guess, to be verified.
     Stale {
         /// What.
         why: &'static str,
@@ -59,6 +61,15 @@ impl Trust {
             Self::Stale { .. } => STALE,
             Self::Prior { weight, .. } => weight,
             Self::Ignored { .. } => 0.0,
+        }
+    }
+
+    /// How many samples measured here so many of its samples are worth together.
+    pub fn worth(self, samples: f64) -> f64 {
+        let worth = samples * self.weight();
+        match self {
+            Self::Stale { .. } => worth.min(MOST_STALE),
+            Self::Measured | Self::Prior { .. } | Self::Ignored { .. } => worth,
         }
     }
 }
@@ -169,9 +180,8 @@ fn with_version(trust: Trust, recorded: u32, current: Option<u32>) -> Trust {
             why: "no such kernel here",
         },
         (_, Some(current)) if current == recorded => trust,
-        (Trust::Prior { distance, weight }, _) => Trust::Prior {
-            distance,
-            weight: weight * STALE,
+        (Trust::Prior { .. }, _) => Trust::Ignored {
+            why: "another version of the kernel, on another machine",
         },
         (Trust::Measured | Trust::Stale { .. }, _) => Trust::Stale {
             why: "another version of the kernel",
@@ -314,6 +324,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_stale_is_worth_little_however_much_there_is() {
+        let stale = Trust::Stale { why: "test" };
+        assert_eq!(stale.worth(1.0), 0.5);
+        assert_eq!(stale.worth(1e9), 2.0);
+        assert_eq!(Trust::Measured.worth(1e9), 1e9);
+    }
+
+    #[test]
     fn the_less_alike_the_less_weight() {
         let here = here();
         let isa = [Isa::Sse2, Isa::Avx2];
@@ -347,6 +365,7 @@ mod tests {
     fn what_says_nothing_here_is_ignored_and_listed() {
         let here = here();
         let arm = machine("aarch64", 8, 512, &[Isa::Neon]);
+        let near = machine("x86_64", 16, 512, &[Isa::Sse2, Isa::Avx2]);
         let unknown = crate::key::tests::place("00112233aabbccdd");
         let known = |place: &Place, kernel: &str, version| {
             let mut statistics = Statistics::default();
@@ -361,8 +380,10 @@ mod tests {
             known(&here.place, "gone", 1),
             known(&here.place, "here", 1),
             known(&here.place, "changed", 1),
+            known(&Place::of(&near, "0.1.0"), "changed", 1),
         ];
-        let machines = [(Fingerprint::of(&arm), arm)].into_iter().collect();
+        let machines = [(Fingerprint::of(&arm), arm), (Fingerprint::of(&near), near)];
+        let machines = machines.into_iter().collect();
         let version_of = |kernel: &str| match kernel {
             "here" => Some(1),
             "changed" => Some(2),
@@ -383,6 +404,7 @@ mod tests {
         let ignored: Vec<_> = recalled.ignored.into_iter().collect();
         let expected = [
             ("another architecture", 1),
+            ("another version of the kernel, on another machine", 1),
             ("no such kernel here", 1),
             ("nobody described its machine", 1),
         ];

@@ -41,6 +41,10 @@ pub(crate) struct CacheList {
     #[arg(long)]
     pub(crate) this_machine: bool,
 
+    /// The latest single runs of each series instead of its sums: when, how long, what had been predicted, and how busy the machine was
+    #[arg(long)]
+    pub(crate) samples: bool,
+
     /// How results are printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
@@ -58,7 +62,7 @@ pub(crate) struct CacheQuarantine {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(group = ArgGroup::new("what").args(["older_than_days", "other_machines"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("what").args(["older_than_days", "other_machines", "most_series"]).required(true).multiple(true))]
 pub(crate) struct CachePrune {
     /// What was not measured for so many days
     #[arg(long, value_name = "DAYS")]
@@ -67,6 +71,10 @@ pub(crate) struct CachePrune {
     /// What was measured on other kinds of machine
     #[arg(long)]
     pub(crate) other_machines: bool,
+
+    /// All but so many series and decisions, those heard of last
+    #[arg(long, value_name = "N")]
+    pub(crate) most_series: Option<u64>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,14 +1,16 @@
 //! `kernelwise cache`, `export` and `import`: what is on record, and how it travels.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::anyhow;
 use kernelwise_store::{
-    Export, FileError, Imported, Prune, Skipped, Store, Warning, Wisdom, WisdomError,
+    Export, FileError, Imported, Kept, Prune, RawSample, SeriesKey, Skipped, Store, StoreError,
+    Warning, Wisdom, WisdomError,
 };
-use kernelwise_types::Fingerprint;
-use kernelwise_types::units::Nanos;
+use kernelwise_types::units::{Nanos, Share};
+use kernelwise_types::{Conditions, Fingerprint};
 use serde::Serialize;
 
 use super::asked::{self, Asked};
@@ -29,25 +31,7 @@ pub(crate) fn cache(asked: &Cache) -> Result<(), Failure> {
     let store = records.store()?;
     match asked {
         Cache::Path => output::verbatim(&format!("{}\n", records.path())),
-        Cache::Stats(stats) => {
-            let kept = store.kept()?;
-            match stats.format {
-                Format::Json => output::json("kernelwise.cache_stats/1", &kept),
-                Format::Table => {
-                    let rows = [
-                        ("series", kept.series),
-                        ("runs", kept.runs),
-                        ("samples kept as they came", kept.samples),
-                        ("machines", kept.machines),
-                        ("origins", kept.origins),
-                        ("quarantines", kept.quarantines),
-                        ("bytes", kept.bytes),
-                    ];
-                    let rows = rows.map(|(name, count)| (name.to_owned(), count.to_string()));
-                    output::text(&output::section(&records.path(), &rows))
-                }
-            }
-        }
+        Cache::Stats(args) => stats(args, &records),
         Cache::List(list) => self::list(list, store),
         Cache::Quarantine(asked) => quarantine(asked, &records),
         Cache::Verify => {
@@ -66,7 +50,7 @@ pub(crate) fn cache(asked: &Cache) -> Result<(), Failure> {
             let pruned = store.prune(&Prune {
                 older_than_s: older,
                 keep_only: prune.other_machines.then_some(here),
-                ..Prune::default()
+                most_series: prune.most_series,
             })?;
             output::text(&format!(
                 "{} series and {} notes were let go, {} compacted\n",
@@ -76,6 +60,59 @@ pub(crate) fn cache(asked: &Cache) -> Result<(), Failure> {
         Cache::Clear(_) => {
             store.clear()?;
             output::text("nothing is on record any more\n")
+        }
+    }
+}
+
+/// How much is on record, and how much of it counts on this machine.
+#[derive(Debug, Serialize)]
+struct Stats {
+    #[serde(flatten)]
+    kept: Kept,
+    /// Candidates that were measured on this kind of machine, under this software and in this version.
+    measured_here: usize,
+    /// Candidates of which there are only times of other software or of another version of the kernel.
+    stale: usize,
+    /// Candidates that other machines measured: evidence for models.
+    measured_elsewhere: usize,
+    /// Series that say nothing here, by reason.
+    ignored: BTreeMap<&'static str, u64>,
+}
+
+/// Counts what is on record.
+fn stats(args: &args::CacheStats, records: &Records) -> Result<(), Failure> {
+    let calibration = records.memory().calibration()?;
+    let found = records.found(&kernelwise_cpu::kernels()?, calibration.as_ref())?;
+    let stale = found.here.iter().filter(|one| one.tally.is_stale()).count();
+    let stats = Stats {
+        kept: records.store()?.kept()?,
+        measured_here: found.here.len() - stale,
+        stale,
+        measured_elsewhere: found.elsewhere.len(),
+        ignored: found.ignored,
+    };
+    match args.format {
+        Format::Json => output::json("kernelwise.cache_stats/1", &stats),
+        Format::Table => {
+            let Stats { kept, .. } = &stats;
+            let rows = [
+                ("series", kept.series),
+                ("runs", kept.runs),
+                ("samples kept as they came", kept.samples),
+                ("machines", kept.machines),
+                ("origins", kept.origins),
+                ("quarantines", kept.quarantines),
+                ("bytes", kept.bytes),
+                ("measured here", stats.measured_here as u64),
+                ("stale: to be verified", stats.stale as u64),
+                ("measured elsewhere", stats.measured_elsewhere as u64),
+            ];
+            let rows = rows.map(|(name, count)| (name.to_owned(), count.to_string()));
+            let ignored = stats.ignored.iter();
+            let ignored =
+                ignored.map(|(why, count)| (format!("ignored: {why}"), count.to_string()));
+            let rows: Vec<_> = rows.into_iter().chain(ignored).collect();
+            output::text(&output::section(&records.path(), &rows))
         }
     }
 }
@@ -95,6 +132,32 @@ struct Series {
     last_s: u64,
     machine: String,
     this_machine: bool,
+    /// The latest single runs, oldest first, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    samples: Option<Vec<Single>>,
+}
+
+/// A single run, as it is listed.
+#[derive(Debug, Serialize)]
+struct Single {
+    /// Seconds since 1970.
+    at_s: u64,
+    time_ns: f64,
+    /// `null` if nothing was predicted.
+    predicted_ns: Option<f64>,
+    #[serde(flatten)]
+    conditions: Conditions,
+}
+
+impl From<RawSample> for Single {
+    fn from(sample: RawSample) -> Self {
+        Self {
+            at_s: sample.unix_s,
+            time_ns: sample.time_ns,
+            predicted_ns: sample.predicted_ns,
+            conditions: sample.conditions,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -115,20 +178,27 @@ fn list(args: &args::CacheList, store: &Store) -> Result<(), Failure> {
         false => store.known_anywhere()?,
     };
     let series = known.into_iter().filter(|one| of(&one.key.workload));
-    let series = series.map(|one| Series {
-        runs: one.statistics.times().samples(),
-        failed: one.statistics.failed(),
-        time_ns: one.statistics.times().geometric_mean().map(Nanos::get),
-        last_s: one.statistics.last_s(),
-        this_machine: one.key.place.fingerprint == here,
-        machine: one.key.place.fingerprint.to_string(),
-        workload: one.key.workload.to_string(),
-        kernel: one.key.kernel.to_string(),
-        version: one.key.version,
-        parameters: one.key.params.to_string(),
+    let samples = |key: &SeriesKey| -> Result<Option<Vec<Single>>, StoreError> {
+        let samples = args.samples.then(|| store.samples(key)).transpose()?;
+        Ok(samples.map(|all| all.into_iter().map(Single::from).collect()))
+    };
+    let series = series.map(|one| {
+        Ok(Series {
+            samples: samples(&one.key)?,
+            runs: one.statistics.times().samples(),
+            failed: one.statistics.failed(),
+            time_ns: one.statistics.times().geometric_mean().map(Nanos::get),
+            last_s: one.statistics.last_s(),
+            this_machine: one.key.place.fingerprint == here,
+            machine: one.key.place.fingerprint.to_string(),
+            workload: one.key.workload.to_string(),
+            kernel: one.key.kernel.to_string(),
+            version: one.key.version,
+            parameters: one.key.params.to_string(),
+        })
     });
     let listed = Listed {
-        series: series.collect(),
+        series: series.collect::<Result<_, StoreError>>()?,
     };
     if listed.series.is_empty() {
         let hint = "nothing of that is on record: run `kernelwise learn` first";
@@ -136,6 +206,7 @@ fn list(args: &args::CacheList, store: &Store) -> Result<(), Failure> {
     }
     match args.format {
         Format::Json => output::json("kernelwise.cache_list/1", &listed),
+        Format::Table if args.samples => output::text(&singles(&listed)),
         Format::Table => {
             let time = |ns: Option<f64>| ns.and_then(|ns| Nanos::new(ns).ok());
             let rows = listed.series.iter().map(|one| {
@@ -162,6 +233,39 @@ fn list(args: &args::CacheList, store: &Store) -> Result<(), Failure> {
             output::text(&output::columns(&headings, &[3, 4], rows.collect()))
         }
     }
+}
+
+/// The single runs of all series.
+fn singles(listed: &Listed) -> String {
+    let time = |ns: f64| Nanos::new(ns).map_or("-".to_owned(), |time| time.to_string());
+    let share = |share: Option<Share>| {
+        share.map_or("-".to_owned(), |share| {
+            format!("{:.0} %", 100.0 * share.get())
+        })
+    };
+    let rows = listed.series.iter().flat_map(|one| {
+        one.samples.iter().flatten().map(move |single| {
+            vec![
+                one.workload.clone(),
+                format!("{} v{}", one.kernel, one.version),
+                one.parameters.clone(),
+                single.at_s.to_string(),
+                time(single.time_ns),
+                single.predicted_ns.map_or("-".to_owned(), time),
+                share(single.conditions.cpu_utilisation),
+            ]
+        })
+    });
+    let headings = [
+        "workload",
+        "kernel",
+        "parameters",
+        "at (s since 1970)",
+        "time",
+        "predicted",
+        "busy",
+    ];
+    output::columns(&headings, &[3, 4, 5, 6], rows.collect())
 }
 
 /// Lists kernels that are kept away, or lets one back in.

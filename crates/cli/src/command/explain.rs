@@ -14,7 +14,7 @@ use kernelwise_model::watch::WorkloadClass;
 use kernelwise_select::bound::{bound, words as bound_words};
 use kernelwise_select::forecast::Scope;
 use kernelwise_select::problem::kind;
-use kernelwise_select::{Observer, Policy, Quarantine, Selector, Statistics};
+use kernelwise_select::{Observer, Policy, Quarantine, Remembered, Selector, Statistics};
 use kernelwise_types::units::Nanos;
 use kernelwise_types::{
     Calibration, Candidate, Decision, Estimate, Fingerprint, KernelId, Numerics, Ranked, Reason,
@@ -97,13 +97,14 @@ pub(crate) fn explain(args: &args::Explain) -> Result<(), Failure> {
     let threads = u32::try_from(threads).unwrap_or(1);
     let machine = kernelwise_probe::machine();
     let state = super::recommend::state();
-    let class = |time: Nanos| {
+    let class = |(time, calibration): (Nanos, &Calibration)| {
         let (ns, state) = (time.get(), Some(&state));
-        bound(&workload, ns, threads, &machine, &calibration, state)
+        bound(&workload, ns, threads, &machine, calibration, state)
     };
+    let known = estimate.time().zip(calibration.as_ref());
     let explained = Explained {
         before: before(&records, &decision)?,
-        bound_by: estimate.time().map_or(WorkloadClass::Unknown, class),
+        bound_by: known.map_or(WorkloadClass::Unknown, class),
         changes_if: changes(&decision),
         policy: policy.name(),
         statistics: selector.statistics(),
@@ -144,7 +145,8 @@ pub(super) struct Ready {
     pub(super) workload: Workload,
     pub(super) selector: Selector,
     policy: Policy,
-    calibration: Calibration,
+    /// `None` in frozen mode, where none is on record and none is made.
+    calibration: Option<Calibration>,
     pub(super) records: Records,
 }
 
@@ -157,29 +159,41 @@ pub(super) fn learned(args: &args::Explain) -> Result<Ready, Failure> {
         .parse()
         .map_err(|error| Failure::Usage(anyhow!("{error}")))?;
     let machine = kernelwise_probe::machine();
-    let records = Records::open(&machine)?;
-    let calibration = match records.memory().calibration()? {
-        Some(known) => known,
-        None => records.calibrated(Duration::from_secs_f64(args.calibration_budget))?,
-    };
     let kernels = kernelwise_cpu::kernels()?;
-    let mut found = records.found(&kernels, Some(&calibration))?;
+    // What cannot be done is told before seconds of calibrating.
+    asked::must_be_computed(&workload, &machine, &kernels)?;
+    let records = Records::open(&machine)?;
+    let budget = Duration::from_secs_f64(args.calibration_budget);
+    let calibration = match records.memory().calibration()? {
+        // Measured anew each time, it would be another one each time, and so might be the answer.
+        None if records.is_frozen() => None,
+        None => Some(records.calibrated(budget)?),
+        known => known,
+    };
+    let mut found = records.found(&kernels, calibration.as_ref())?;
     let is_alike = |other: &Workload| kind(other) == kind(&workload);
     found.here.retain(|one| is_alike(&one.workload));
     found.elsewhere.retain(|one| is_alike(&one.of.workload));
-    let evidence = records.evidence(&kernels, &calibration, &found)?;
+    let evidence = match &calibration {
+        Some(calibration) => records.evidence(&kernels, calibration, &found)?,
+        None => Vec::new(),
+    };
     let forecast = records.memory().models(&evidence, args.seed);
     // Times of other machines are a beginning, not an answer.
     let own = |scope: Scope| scope.other_machines_distance.is_none();
-    let is_known =
-        forecast.kinds().any(own) || found.here.iter().any(|one| one.workload == workload);
+    // Those of other software are no answer either: a few calls verify them.
+    let measured = |one: &Remembered| one.workload == workload && !one.tally.is_stale();
+    let is_known = forecast.kinds().any(own) || found.here.iter().any(measured);
     let numerics = match args.allow_reduced {
         true => Numerics::ReducedPrecision,
         false => Numerics::Reordered,
     };
     let known: Vec<KernelId> = kernels.iter().map(|one| one.spec().id.clone()).collect();
-    let mut builder = Selector::builder(machine, kernels)
-        .calibration(calibration.clone())
+    let mut builder = Selector::builder(machine, kernels);
+    if let Some(calibration) = &calibration {
+        builder = builder.calibration(calibration.clone());
+    }
+    builder = builder
         .forecast(forecast)
         .policy(policy)
         .numerics(numerics)
@@ -209,13 +223,18 @@ pub(super) fn learned(args: &args::Explain) -> Result<Ready, Failure> {
 }
 
 /// Refuses operations and kernels that nobody knows: a forced one that is mistyped would force nothing.
-fn must_exist(forced: &str, known: &[KernelId]) -> Result<(), Failure> {
+pub(super) fn must_exist(forced: &str, known: &[KernelId]) -> Result<(), Failure> {
     for (operation, kernel) in forced.split(',').filter_map(|part| part.split_once('=')) {
         let (operation, kernel) = (operation.trim(), kernel.trim());
-        Asked::parse(operation).map_err(|failure| failure.about("KERNELWISE_FORCE"))?;
-        let mut ids = known.iter().map(KernelId::as_str);
+        let asked = Asked::parse(operation).map_err(|failure| failure.about("KERNELWISE_FORCE"))?;
+        let found = known.iter().find(|id| id.as_str() == kernel);
+        if found.is_some_and(|id| !asked.is_computed_by(id)) {
+            return Err(Failure::Usage(anyhow!(
+                "KERNELWISE_FORCE: {kernel} does not compute {operation}"
+            )));
+        }
         // References are made for the workload, and every operation has one.
-        if !kernel.ends_with("-reference") && !ids.any(|id| id == kernel) {
+        if !kernel.ends_with("-reference") && found.is_none() {
             let hint = asked::nearest(kernel, known.iter().map(KernelId::as_str));
             return Err(Failure::NotFound(anyhow!(
                 "KERNELWISE_FORCE: no kernel is called `{kernel}`{hint}"

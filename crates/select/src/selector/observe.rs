@@ -13,6 +13,12 @@ pub trait Observer: Send + Sync {
     /// A call was timed.
     fn observed(&self, observed: &Observed<'_>);
 
+    /// A run of a candidate failed: it returned an error, panicked, or its result was wrong. Told on the thread whose call that was,
+    /// for every such run; the first one of a kernel is followed by [`quarantined`](Self::quarantined).
+    fn failed(&self, workload: &str, candidate: &Candidate, version: u32) {
+        let _ = (workload, candidate, version);
+    }
+
     /// A kernel failed, and does not run any more. Told on the thread whose call that was.
     fn quarantined(&self, quarantine: &Quarantine);
 }
@@ -46,6 +52,14 @@ impl Observed<'_> {
     /// In which version of the kernel.
     pub fn version(&self) -> u32 {
         self.entry.kernel.spec().version
+    }
+
+    /// How long it was predicted to take before it ran on this workload, by models or by the roofline, in nanoseconds; `None` where
+    /// nothing was.
+    pub fn predicted_ns(&self) -> Option<f64> {
+        let foretold = self.entry.foretold.load();
+        let foretold = foretold.as_ref().map(|foretold| foretold.mean.exp());
+        foretold.or(self.entry.expected.time().map(|time| time.get()))
     }
 
     /// How long it took, in nanoseconds.
