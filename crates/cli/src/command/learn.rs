@@ -114,8 +114,11 @@ pub(crate) fn run(args: &args::Learn) -> Result<(), Failure> {
         .background(false)
         .build()?;
     selector.recall(&found.here);
+    records.note_ignored(&found);
     // What fades or was measured under other software is to be measured again.
-    let fresh = found.here.iter().filter(|one| one.tally.weight() >= FRESH);
+    let is_fresh =
+        |one: &&kernelwise_select::Remembered| one.tally.weight() >= FRESH && !one.tally.is_stale();
+    let fresh = found.here.iter().filter(is_fresh);
     let known: BTreeSet<String> = fresh.map(|one| one.workload.to_string()).collect();
     if !known.is_empty() {
         let count = known.len();
