@@ -132,7 +132,8 @@ impl Builder {
         budget(budget: Budget);
         /// Candidates that differ by less are as good as each other: 0.02 (2 %) by default.
         indifference(share: f64);
-        /// After this time a measurement weighs half; a week by default.
+        /// After this time a measurement of this run weighs half; a week by default. What is on record fades by half each week,
+        /// whatever is set here.
         half_life(time: Duration);
         /// How exact results must be at the least; sums in another order are fine by default.
         numerics(numerics: Numerics);

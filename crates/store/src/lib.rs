@@ -27,7 +27,7 @@
 //! | the process is killed | what was recorded in the last 50 ms, never what [`Store::flush`] acknowledged |
 //! | the machine loses power | what was written since the last checkpoint, or nothing acknowledged with [`Durability::PowerCut`] |
 //! | the disk is full, the file locked | nothing: sums wait in memory until there is room |
-//! | the file is damaged | it is set aside for inspection, and a new one begun |
+//! | the file is damaged | it is set aside for inspection once the damage shows, and a new one begun |
 //! | the directory is removed | what was in it; a new one is begun |
 //!
 //! # Example

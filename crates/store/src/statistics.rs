@@ -11,7 +11,8 @@ use serde::de::value::MapDeserializer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// After this time a sample weighs half in [`Faded`], in seconds: a week, the selector's own half-life.
+/// After this time a sample weighs half in [`Faded`], in seconds: a week, which is also the selector's half-life unless somebody
+/// sets another one.
 pub const HALF_LIFE_S: f64 = 7.0 * 86_400.0;
 
 /// A reading of zero means shorter than the clock's tick; ln 0 would not be a number. As in [`TimeStats`].
@@ -34,7 +35,7 @@ pub(crate) fn latest(now_s: u64) -> u64 {
 pub enum Happened {
     /// It ran, and took this long.
     Timed(Nanos),
-    /// It returned an error or panicked.
+    /// It returned an error or panicked; or its kernel was quarantined for it, whatever the reason.
     Failed,
     /// It ran, but its result was wrong.
     WrongResult,
@@ -260,7 +261,7 @@ impl Statistics {
         })
     }
 
-    /// Runs that returned an error or panicked.
+    /// Runs that returned an error or panicked, or for which the kernel was quarantined.
     pub fn failed(&self) -> u64 {
         self.counts.failed
     }

@@ -31,7 +31,7 @@ pub(crate) fn cache(asked: &Cache) -> Result<(), Failure> {
     let store = records.store()?;
     match asked {
         Cache::Path => output::verbatim(&format!("{}\n", records.path())),
-        Cache::Stats(args) => stats(args, &records),
+        Cache::Stats(args) => stats(args.format, &records),
         Cache::List(list) => self::list(list, store),
         Cache::Quarantine(asked) => quarantine(asked, &records),
         Cache::Verify => {
@@ -80,7 +80,7 @@ struct Stats {
 }
 
 /// Counts what is on record.
-fn stats(args: &args::CacheStats, records: &Records) -> Result<(), Failure> {
+fn stats(format: Format, records: &Records) -> Result<(), Failure> {
     let calibration = records.memory().calibration()?;
     let found = records.found(&kernelwise_cpu::kernels()?, calibration.as_ref())?;
     let stale = found.here.iter().filter(|one| one.tally.is_stale()).count();
@@ -91,7 +91,7 @@ fn stats(args: &args::CacheStats, records: &Records) -> Result<(), Failure> {
         measured_elsewhere: found.elsewhere.len(),
         ignored: found.ignored,
     };
-    match args.format {
+    match format {
         Format::Json => output::json("kernelwise.cache_stats/1", &stats),
         Format::Table => {
             let Stats { kept, .. } = &stats;
