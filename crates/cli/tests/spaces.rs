@@ -91,3 +91,60 @@ fn what_cannot_be_replayed_says_why() {
         );
     }
 }
+
+#[test]
+fn what_a_described_device_recommends_is_judged_without_a_search() {
+    let (one, other) = (space(0.0), space(0.5));
+    let named = |file: &tempfile::NamedTempFile, device: &str| {
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        let mut document: Value = serde_json::from_str(&text).unwrap();
+        document["device_name"] = device.into();
+        std::fs::write(file.path(), document.to_string()).unwrap();
+    };
+    named(&one, "NVIDIA A100-PCIE-40GB");
+    let described = |more: &[&str]| {
+        let files = [one.path().to_str().unwrap(), other.path().to_str().unwrap()];
+        run(&[&files[..], &["--strategy", "described"], more].concat())
+    };
+    let output = described(&["--format", "json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let told: Value = serde_json::from_str(text(&output.stdout)).unwrap();
+    assert_eq!(told["schema"], "kernelwise.replay_described/1");
+    assert_eq!(told["judged"], 1, "the other device is not in the table");
+    let first = &told["spaces"][0];
+    assert_eq!(first["device"], "a100");
+    assert_eq!(first["fraction_of_optimum"], told["fraction_of_optimum"]);
+    for name in ["fraction_of_optimum", "median_fraction"] {
+        assert!((0.0..=1.0).contains(&first[name].as_f64().unwrap()), "{told}");
+    }
+    assert!(told["spaces"][1]["why"].as_str().unwrap().contains("unknown GPU"), "{told}");
+    // Records that do not name their device get one.
+    named(&other, "");
+    let output = described(&["--device", "rtx-3090"]);
+    assert!(text(&output.stdout).contains("rtx-3090"), "{}", text(&output.stdout));
+    named(&one, "abacus");
+    let output = described(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--device names"), "{}", text(&output.stderr));
+    let path = one.path().to_str().unwrap();
+    assert_eq!(run(&[path, "--device", "a100"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_file_that_was_cut_short_is_said_to_be() {
+    let whole = space(0.0);
+    let text_of = std::fs::read_to_string(whole.path()).unwrap();
+    // `cache` comes first in the document, so that what follows is put before it.
+    let (head, cache) = text_of.split_once("\"cache\":").unwrap();
+    let (cache, rest) = cache.split_once("}},").unwrap();
+    let rest = rest.trim_end_matches('}');
+    let cut: String = cache.chars().take(cache.chars().count() * 3 / 4).collect();
+    let file = format!("{head}{rest},\"cache\":{cut}");
+    std::fs::write(whole.path(), file).unwrap();
+    let path = whole.path().to_str().unwrap();
+    let output = run(&[path, "--budget", "5", "--repeats", "1", "--format", "json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("was cut short"), "{}", text(&output.stderr));
+    let told: Value = serde_json::from_str(text(&output.stdout)).unwrap();
+    assert_eq!(told["spaces"][0]["cut_short"], true);
+}

@@ -62,6 +62,85 @@ fn what_is_tuned_is_kept_gone_on_with_and_used() {
 }
 
 #[test]
+fn a_search_goes_on_in_a_second_run_and_begins_from_other_sizes() {
+    let records = tempfile::tempdir().unwrap();
+    let records = records.path();
+    let tune = |size: &str| {
+        let asked = [
+            "tune", "matmul", "--shape", size, "--budget", "100000", "--time-budget", "1", "--kernel",
+            "cpu-matmul-f32-packed-portable",
+        ];
+        json(records, &asked)["kernels"][0].clone()
+    };
+    let first = tune("96x96x96");
+    assert_eq!(first["stopped"], "seconds", "{first}");
+    assert_eq!(first["warm_records"], 0);
+    // What the first run spent is not spent again: the second has seconds of its own.
+    let second = tune("96x96x96");
+    let evaluated = |one: &Value| one["evaluated"].as_u64().unwrap();
+    assert!(evaluated(&second) > evaluated(&first), "{first} {second}");
+    assert_eq!(second["warm_records"], 0, "nobody begins from his own size");
+    let other = tune("112x96x80");
+    assert_eq!(other["from_before"], 0);
+    assert_eq!(other["warm_from"], serde_json::json!(["matmul f32 96x96x96"]));
+    assert_eq!(other["warm_records"], 1);
+    let asked = [&TUNE[..], &["--kernel", "cpu-matmul-f32-packed-portable", "--runs", "1"]].concat();
+    let told = answer(records, &asked);
+    let from = "the search began from what is known of matmul f32 112x96x80";
+    assert!(told.contains(from), "{told}");
+    assert!(told.contains("the search ended because"), "{told}");
+}
+
+#[test]
+fn what_was_measured_here_is_recommended() {
+    let records = tempfile::tempdir().unwrap();
+    let records = records.path();
+    let tuned = json(records, &TUNE);
+    let said = json(records, &["recommend", "matmul", "--shape", "96x96x96"]);
+    assert_eq!(said["expected"]["evidence"]["known_by"], "measured", "{said}");
+    assert!(said["expected"]["evidence"]["samples"].as_u64().unwrap() >= 3);
+    // What tuning found, or what it could not tell from it.
+    let ratio = said["expected"]["time_ns"].as_f64().unwrap() / tuned["best"]["time_ns"].as_f64().unwrap();
+    assert!((0.5..1.5).contains(&ratio), "{said} {tuned}");
+    let listed = json(records, &["cache", "list", "--op", "matmul"]);
+    let series = listed["series"].as_array().unwrap();
+    let same = |one: &&Value| one["kernel"] == said["choice"]["kernel"];
+    assert!(series.iter().any(|one| same(&one)), "{said} {listed}");
+}
+
+#[test]
+fn a_program_begins_from_records_and_says_why_it_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = specification(dir.path());
+    let first = json(dir.path(), &["tune", "--spec", &spec]);
+    let cache = first["cache"].as_str().unwrap();
+    let session = dir.path().join("other.session");
+    let session = session.to_str().unwrap();
+    let again = ["tune", "--spec", &spec, "--session", session, "--warm", cache, "--budget", "3"];
+    let warm = json(dir.path(), &again);
+    assert_eq!((&warm["warm_records"], &warm["ended"]), (&1.into(), &"evaluations".into()));
+    assert_eq!(warm["best"]["values"]["x"], 3, "the second asked for is the best there: {warm}");
+    let told = answer(dir.path(), &again);
+    assert!(told.contains("the search began from 1 record"), "{told}");
+    assert!(told.contains("its evaluations were spent"), "{told}");
+    // What says nothing about these parameters is a mistake, and so is a file of somebody else's.
+    std::fs::write(
+        dir.path().join("other.json"),
+        r#"{"tune_params_keys": ["y"], "tune_params": {"y": [1]}, "cache": {"1": {"time": 1.0}}}"#,
+    )
+    .unwrap();
+    let other = dir.path().join("other.json");
+    let output = run(dir.path(), &["tune", "--spec", &spec, "--warm", other.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("has other parameters"), "{}", text(&output.stderr));
+    let notes = dir.path().join("notes");
+    std::fs::write(&notes, "mine").unwrap();
+    let output = run(dir.path(), &["tune", "--spec", &spec, "--session", notes.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "mine");
+}
+
+#[test]
 fn mistakes_in_tuning_are_told() {
     let records = tempfile::tempdir().unwrap();
     let records = records.path();
@@ -162,6 +241,107 @@ fn devices_get_parameters_that_fit_them() {
     );
     let table = answer(records, &[&asked[..], &["rtx-4090"]].concat());
     assert!(table.contains("when warm"), "{table}");
+}
+
+const PRODUCT: [&str; 4] = ["recommend", "matmul", "--shape", "2048x2048x2048"];
+
+#[test]
+fn devices_are_held_against_each_other() {
+    let records = tempfile::tempdir().unwrap();
+    let records = records.path();
+    let ask = |more: &[&str]| json(records, &[&PRODUCT[..], more].concat());
+    let told = ask(&["--device", "a100,h100,host,apple-m3", "--calls", "1000"]);
+    assert_eq!(told["schema"], "kernelwise.recommend_devices/1");
+    assert_eq!(told["device"], "h100", "{told}");
+    let ranking = told["ranking"].as_array().unwrap();
+    let names: Vec<&str> = ranking.iter().map(|one| one["device"].as_str().unwrap()).collect();
+    assert_eq!(&names[..2], ["h100", "a100"], "{told}");
+    let total = |place: usize| ranking[place]["total_ns"].as_f64().unwrap();
+    assert!(total(0) < total(1) && total(1) < total(2), "{told}");
+    // Apple does not publish what an M3 computes: it is listed, with the reason.
+    assert_eq!(names[3], "apple-m3");
+    assert_eq!(ranking[3]["total_ns"], Value::Null);
+    assert!(told["transfer_ns"].as_f64().unwrap() > 1e6, "three matrices of 16 MiB");
+    // Compiling half a second for one call does not pay, nor does a way that takes longer than the work.
+    let once = ask(&["--device", "a100,host"]);
+    assert_eq!(once["backend"], "cpu", "{once}");
+    let slow = ask(&["--device", "a100,host", "--calls", "100000", "--link", "0.001"]);
+    assert_eq!(slow["backend"], "cpu", "{slow}");
+    let table = answer(records, &[&PRODUCT[..], &["--device", "a100,h100", "--calls", "1000"]].concat());
+    assert!(table.contains("the way there and back") && table.contains("h100"), "{table}");
+}
+
+#[test]
+fn limits_of_a_recommendation_are_kept_or_refused() {
+    let records = tempfile::tempdir().unwrap();
+    let records = records.path();
+    let ask = |more: &[&str]| run(records, &[&PRODUCT[..], more].concat());
+    for (limits, name) in [
+        (&["--max-latency", "1"][..], "latency"),
+        (&["--max-memory", "1000"], "memory"),
+        (&["--max-power", "10"], "power"),
+        (&["--max-energy", "0.001"], "energy"),
+        (&["--min-throughput", "1e9"], "throughput"),
+        (&["--period", "10"], "real_time"),
+    ] {
+        let output = ask(limits);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{limits:?}: {said}");
+        assert!(said.contains(&format!("infeasible ({name})")), "{said}");
+    }
+    let on_device = ask(&["--device", "a100", "--max-latency", "100"]);
+    assert_eq!(on_device.status.code(), Some(4));
+    assert!(text(&on_device.stderr).contains("moving the operands alone"), "{}", text(&on_device.stderr));
+    assert!(ask(&["--device", "a100", "--max-latency", "100000", "--calls", "1000"]).status.success());
+    for wrong in [
+        &["--max-latency", "0"][..],
+        &["--max-power", "-3"],
+        &["--calls", "0"],
+        &["--period", "10", "--deadline", "20"],
+        &["--deadline", "20"],
+        &["--link", "0"],
+        &["--device", "a100,a100"],
+    ] {
+        let output = ask(wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_device_can_be_described_in_a_file() {
+    let records = tempfile::tempdir().unwrap();
+    let records = records.path();
+    let file = records.join("mine.json");
+    let described = r#"{"name": "mine", "source": "its data sheet", "api": "cuda", "units": 40, "clock_mhz": 1000.0, "subgroup": 32,
+        "lanes": {"f32": 128, "f16": 256, "f64": null, "int": 64, "special": 16}, "bandwidth_gbs": 500.0, "half": true,
+        "limits": {"threads_per_group": 1024, "group": [1024, 1024, 64], "grid": [2147483647, 65535, 65535], "shared_per_group": 49152}}"#;
+    std::fs::write(&file, described).unwrap();
+    let name = file.to_str().unwrap();
+    let told = json(records, &[&PRODUCT[..], &["--device", name]].concat());
+    assert_eq!((&told["device"], &told["source"]), (&"mine".into(), &"its data sheet".into()));
+    // 40 units of 128 lanes at 1 GHz: two operations for each of 2048^3 at 10.24 TFLOP/s at the best.
+    let warm_ns = told["prediction"]["warm_ns"].as_f64().unwrap();
+    assert!(warm_ns > 2.0 * 2048f64.powi(3) / 10.24e3, "{warm_ns}");
+    for (piece, by, words) in [
+        ("\"clock_mhz\": 1000.0", "\"clock_mhz\": -1.0", "`clock_mhz` is -1"),
+        ("\"clock_mhz\"", "\"clock\"", "unknown field `clock`"),
+        ("\"subgroup\": 32,", "", "missing field `subgroup`"),
+    ] {
+        std::fs::write(&file, described.replace(piece, by)).unwrap();
+        let output = run(records, &[&PRODUCT[..], &["--device", name]].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("mine.json") && said.contains(words), "{said}");
+    }
+    let nowhere = run(records, &[&PRODUCT[..], &["--device", "nowhere.json"]].concat());
+    assert_eq!(nowhere.status.code(), Some(4));
+}
+
+#[test]
+fn an_amd_device_is_not_called_webgpu() {
+    let records = tempfile::tempdir().unwrap();
+    let asked = ["recommend", "matmul", "--shape", "512x512x512", "--dtype", "f64", "--device", "mi250x"];
+    assert_eq!(json(records.path(), &asked)["backend"], "hip");
 }
 
 const QUICK: [&str; 4] = ["--time-budget", "0.3", "--calibration-budget", "0.3"];

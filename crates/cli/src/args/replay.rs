@@ -25,9 +25,13 @@ pub(crate) struct ReplaySpace {
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// How to search
+    /// How to search; or `described`: what the model of the GPU recommends without measuring
     #[arg(long, default_value = "default")]
     pub(crate) strategy: String,
+
+    /// With `--strategy described`: the device of records that do not name theirs
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
 
     /// Evaluations after which the best found is looked at
     #[arg(long, value_delimiter = ',', default_values_t = [25, 50, 100, 200, 400])]
@@ -53,7 +57,8 @@ pub(crate) struct ReplaySpace {
 
 const REPLAY_SPACE_NOTES: &str = "\
 The figure is the best time there is over the best found, in the mean. Failed configurations count as evaluations, repeats do not. Beside it \
-stands what random search without replacement has, exactly.";
+stands what random search without replacement has, exactly. With `--strategy described` nothing is searched: the figure is that of the \
+one configuration that the model of the device puts first, beside that of the median configuration.";
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = REPLAY_NOTES)]

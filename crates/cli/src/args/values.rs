@@ -21,6 +21,14 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A number above zero.
+pub(super) fn above_zero(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
+        _ => Err("expected a number above zero".to_owned()),
+    }
+}
+
 /// A share: `5%` or `0.05`.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
     let (number, unit) = match text.strip_suffix('%') {

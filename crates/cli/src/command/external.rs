@@ -6,7 +6,6 @@ use std::path::Path;
 #[cfg(unix)]
 use anyhow::anyhow;
 #[cfg(unix)]
-#[cfg(unix)]
 use kernelwise_measure::TscClock;
 #[cfg(unix)]
 use kernelwise_tune::external::{Ended, Progress, SessionError, Spec, TuneError, Tuned, tune};
@@ -43,6 +42,13 @@ pub(super) fn run(args: &args::Tune, path: &Path) -> Result<(), Failure> {
         spec.budget.seconds = args.time_budget;
     }
     spec.seed = args.seed.unwrap_or(spec.seed);
+    if args.runs.is_some() {
+        spec.knowledge.runs = args.runs.map(|runs| runs as f64);
+    }
+    spec.knowledge
+        .records
+        .extend(super::tune::warm(&args.warm, &[spec.space()])?);
+    let session = args.session.clone().unwrap_or_else(|| spec.session());
     let cancel = interrupt::flag()?;
     let bar = progress::counted();
     let mut tell = |at: &Progress<'_>| match at {
@@ -63,11 +69,11 @@ pub(super) fn run(args: &args::Tune, path: &Path) -> Result<(), Failure> {
         }
         _ => {}
     };
-    let tuned = tune(&spec, &spec.session(), &TscClock::new(), cancel, &mut tell);
+    let tuned = tune(&spec, &session, &TscClock::new(), cancel, &mut tell);
     bar.finish_and_clear();
     let tuned = tuned.map_err(|error| match &error {
         TuneError::Session(SessionError::Busy(_)) => Failure::Records(error.into()),
-        TuneError::Session(SessionError::Other(_))
+        TuneError::Session(SessionError::Other(_) | SessionError::NotOurs(_))
         | TuneError::NotOurs(_)
         | TuneError::Budget(_) => Failure::Usage(error.into()),
         _ => Failure::Failed(error.into()),
@@ -124,11 +130,19 @@ fn text(tuned: &Tuned, spec: &Spec) -> String {
         );
     }
     text += &format!(
-        "{} evaluations, {} of them from before, {:.1} s; kept in {}\n",
+        "{} evaluations, {} of them from before, {:.1} s; it ended because {}; kept in {}\n",
         tuned.evaluations,
         tuned.resumed,
         tuned.seconds,
+        tuned.ended,
         tuned.session.display()
     );
+    if tuned.warm_records > 0 {
+        let records = match tuned.warm_records {
+            1 => "1 record".to_owned(),
+            many => format!("{many} records"),
+        };
+        text += &format!("the search began from {records} of the same parameters\n");
+    }
     text
 }

@@ -1,5 +1,10 @@
-//! `kernelwise recommend`: what to run on a device, without measuring there.
+//! `kernelwise recommend`: what to run on a device, or on which of several, without measuring there.
+//!
+//! Figures of devices are published ones, from a table or from a file: no driver is asked. What this machine measured of a workload is
+//! known; of other devices nothing is.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -7,11 +12,12 @@ use kernelwise_backend::Host;
 use kernelwise_measure::{Clock, TscClock};
 use kernelwise_probe::{StateReader, Tree};
 use kernelwise_select::problem::kind;
-use kernelwise_tune::gpu::{self, Advice, Wishes};
+use kernelwise_tune::gpu::{self, Advice, Api, Gpu, GpuCost, Wishes};
 use kernelwise_tune::strategy::{
-    Constraints, CpuCost, Recommendation, Strategy, TuneError, TuningStrategy,
+    Choice, Constraints, Coordinator, CpuCost, Kept, Link, Placement, RealTime, Recommendation,
+    Strategy, TuneError, TuningStrategy,
 };
-use kernelwise_types::units::Bytes;
+use kernelwise_types::units::{ByteRate, Bytes, Celsius, Nanos, Watts};
 use kernelwise_types::{Numerics, SystemState, Workload};
 use serde::Serialize;
 
@@ -23,6 +29,9 @@ use crate::records::Records;
 
 /// Between two looks at how busy the machine is.
 const LOOK: Duration = Duration::from_millis(150);
+/// What PCIe 4.0 x16 carries in practice, of the 31.5 GB/s it has by its clock; and what a copy takes to begin: guesses, where nobody measured.
+const LINK_GBS: f64 = 25.0;
+const LINK_NS: f64 = 10_000.0;
 
 #[derive(Debug, Serialize)]
 struct OnGpu<'a> {
@@ -39,34 +48,202 @@ struct OnHost<'a> {
     recommendation: &'a Recommendation,
 }
 
-/// Recommends for this machine or for a device that is described.
+#[derive(Debug, Serialize)]
+struct OnDevices<'a> {
+    workload: String,
+    backend: String,
+    device: String,
+    #[serde(flatten)]
+    placement: &'a Placement,
+    /// All devices, the best first; those that cannot do it last.
+    ranking: Vec<Placed>,
+}
+
+#[derive(Debug, Serialize)]
+struct Placed {
+    backend: String,
+    device: String,
+    /// One call with the way there and back and its part of compiling; `null` if it cannot be done there, or nobody knows.
+    total_ns: Option<Nanos>,
+    why: String,
+}
+
+/// Recommends for this machine, for a device that is described, or between several.
 pub(crate) fn run(args: &args::Recommend) -> Result<(), Failure> {
     let asked = Asked::parse(&args.op)?;
     let workload = asked::shape(&args.shape, Some(&asked), args.dtype)?;
-    let allowed = match args.allow_reduced {
-        true => Numerics::ReducedPrecision,
-        false => Numerics::Reordered,
-    };
-    match args.device.as_str() {
-        "host" => host(args, &workload, allowed),
-        name => on_gpu(args, name, &workload, allowed),
+    let constraints = constraints(args)?;
+    match &args.device[..] {
+        [name] if name == "host" => host(args, &workload, &constraints),
+        // A launch is known also where its time is not, as long as nobody limits the time.
+        [name] if !args.limits.need_a_time() => {
+            on_gpu(args, &described(name)?, &workload, &constraints)
+        }
+        several => between(args, several, &workload, &constraints),
     }
+}
+
+/// The limits that were typed.
+fn constraints(args: &args::Recommend) -> Result<Constraints, Failure> {
+    let limits = &args.limits;
+    let wrong = |name: &str, value: f64| {
+        Failure::Usage(anyhow!("--{name} {value}: give a number above zero"))
+    };
+    let nanos = |name: &str, micros: Option<f64>| match micros {
+        None => Ok(None),
+        Some(micros) => {
+            let time = Nanos::new(1e3 * micros).map_err(|_| wrong(name, micros));
+            time.map(Some)
+        }
+    };
+    let period = nanos("period", limits.period)?;
+    let deadline = nanos("deadline", limits.deadline)?;
+    let constraints = Constraints {
+        memory: limits.max_memory.map(Bytes),
+        power: match limits.max_power {
+            None => None,
+            Some(watts) => Some(Watts::new(watts).map_err(|_| wrong("max-power", watts))?),
+        },
+        temperature: match limits.max_temperature {
+            None => None,
+            Some(degrees) => {
+                let degrees = Celsius::new(degrees);
+                Some(
+                    degrees
+                        .map_err(|error| Failure::Usage(anyhow!("--max-temperature: {error}")))?,
+                )
+            }
+        },
+        latency_ns: nanos("max-latency", limits.max_latency)?,
+        throughput_per_s: limits.min_throughput,
+        energy_j: limits.max_energy,
+        real_time: period.map(|period_ns| RealTime {
+            period_ns,
+            deadline_ns: deadline.unwrap_or(period_ns),
+        }),
+        numerics: match args.allow_reduced {
+            true => Numerics::ReducedPrecision,
+            false => Numerics::Reordered,
+        },
+        calls: limits.calls,
+    };
+    let checked = constraints.check();
+    checked.map_err(|error| Failure::Usage(error.into()))?;
+    Ok(constraints)
+}
+
+/// A device of the table, or of a file.
+fn described(name: &str) -> Result<Gpu, Failure> {
+    let path = Path::new(name);
+    if path.extension().is_none_or(|end| end != "json") {
+        return gpu::device(name).map_err(|error| {
+            Failure::NotFound(anyhow!(
+                "{error}; `host` is the processor of this machine, and a file that ends in .json describes another device"
+            ))
+        });
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::NotFound(anyhow!("{name}: the description cannot be read: {error}"))
+    })?;
+    Gpu::read(&text)
+        .map_err(|error| Failure::Usage(anyhow!("{name}: {error}; docs/tuning.md has the fields")))
+}
+
+/// How operands get to a device: memory of Apple's is the processor's, too.
+fn link(args: &args::Recommend, device: &Gpu) -> Result<Link, Failure> {
+    if device.api == Api::Metal {
+        return Ok(Link::Here);
+    }
+    let bytes = 1e9 * args.link.unwrap_or(LINK_GBS);
+    Ok(Link::Copied {
+        bandwidth: ByteRate::new(bytes)?,
+        latency_ns: Nanos::new(LINK_NS)?,
+    })
+}
+
+/// Which of several devices, by the time of a call with the way there and back.
+fn between(
+    args: &args::Recommend,
+    names: &[String],
+    workload: &Workload,
+    constraints: &Constraints,
+) -> Result<(), Failure> {
+    let mut devices = Coordinator::new(0);
+    for name in names {
+        let (strategy, link): (Arc<dyn TuningStrategy>, Link) = match name.as_str() {
+            "host" => (Arc::new(processor(args, workload)?), Link::Here),
+            name => {
+                let device = described(name)?;
+                let link = link(args, &device)?;
+                (Arc::new(Strategy::new(GpuCost::new(device)?)), link)
+            }
+        };
+        let added = devices.add(strategy, link);
+        added.map_err(|error| Failure::Usage(error.into()))?;
+    }
+    let placement = devices.recommend(workload, &state(), constraints);
+    let placement = placement.map_err(refused)?;
+    let chosen = &placement.recommendation;
+    let first = Placed {
+        backend: chosen.backend.to_string(),
+        device: chosen.device.clone(),
+        total_ns: Some(placement.total_ns),
+        why: "the least".to_owned(),
+    };
+    let others = placement.passed_over.iter().map(|other| Placed {
+        backend: other.backend.to_string(),
+        device: other.device.clone(),
+        total_ns: other.total_ns,
+        why: other.why.clone(),
+    });
+    let told = OnDevices {
+        workload: workload.to_string(),
+        backend: chosen.backend.to_string(),
+        device: chosen.device.clone(),
+        placement: &placement,
+        ranking: std::iter::once(first).chain(others).collect(),
+    };
+    match args.format {
+        Format::Json => output::json("kernelwise.recommend_devices/1", &told),
+        Format::Table => output::text(&devices_text(workload, &told)),
+    }
+}
+
+fn devices_text(workload: &Workload, told: &OnDevices<'_>) -> String {
+    let rows = told.ranking.iter().map(|one| {
+        let time = one.total_ns.map_or("-".to_owned(), |time| time.to_string());
+        vec![
+            one.device.clone(),
+            one.backend.clone(),
+            time,
+            one.why.clone(),
+        ]
+    });
+    let mut text = output::columns(&["device", "backend", "a call", ""], &[2], rows.collect());
+    text += &host_text(workload, &told.placement.recommendation);
+    if told.placement.transfer_ns.get() > 0.0 {
+        text += &format!(
+            "  of {} a call, {} are the way there and back\n",
+            told.placement.total_ns, told.placement.transfer_ns
+        );
+    }
+    for sentence in &told.placement.advice {
+        text += &format!("  {sentence}\n");
+    }
+    text
 }
 
 fn on_gpu(
     args: &args::Recommend,
-    name: &str,
+    device: &Gpu,
     workload: &Workload,
-    allowed: Numerics,
+    constraints: &Constraints,
 ) -> Result<(), Failure> {
-    let device = gpu::device(name).map_err(|error| {
-        Failure::NotFound(anyhow!("{error}; `host` is the processor of this machine"))
-    })?;
     let wishes = Wishes {
-        allowed,
-        memory_bytes: args.memory_limit,
+        allowed: constraints.numerics,
+        memory_bytes: constraints.memory.map(|memory| memory.0),
     };
-    let advice = gpu::recommend(&device, workload, &wishes)?;
+    let advice = gpu::recommend(device, workload, &wishes)?;
     match args.format {
         Format::Json => output::json(
             "kernelwise.recommend/1",
@@ -105,20 +282,22 @@ fn on_gpu(
     }
 }
 
-fn host(args: &args::Recommend, workload: &Workload, allowed: Numerics) -> Result<(), Failure> {
+/// The processor of this machine, with all that is on record: ceilings, models, and times of this workload.
+fn processor(args: &args::Recommend, workload: &Workload) -> Result<Strategy<CpuCost>, Failure> {
     let machine = kernelwise_probe::machine();
     let records = Records::open(&machine)?;
     let kernels = kernelwise_cpu::kernels()?;
     let mut cost = CpuCost::new(Host::new(machine.clone(), kernels.iter().cloned())?);
-    match records.memory().calibration()? {
+    let calibration = records.memory().calibration()?;
+    let mut found = records.found(&kernels, calibration.as_ref())?;
+    found
+        .here
+        .retain(|one| kind(&one.workload) == kind(workload));
+    found
+        .elsewhere
+        .retain(|one| kind(&one.of.workload) == kind(workload));
+    match calibration {
         Some(calibration) => {
-            let mut found = records.found(&kernels, Some(&calibration))?;
-            found
-                .here
-                .retain(|one| kind(&one.workload) == kind(workload));
-            found
-                .elsewhere
-                .retain(|one| kind(&one.of.workload) == kind(workload));
             let evidence = records.evidence(&kernels, &calibration, &found)?;
             let models = records.memory().models(&evidence, args.seed);
             cost = cost.with_calibration(calibration).with_forecast(models);
@@ -127,17 +306,47 @@ fn host(args: &args::Recommend, workload: &Workload, allowed: Numerics) -> Resul
             "this machine was not calibrated: `kernelwise learn` makes recommendations better",
         ),
     }
-    let constraints = Constraints {
-        memory: args.memory_limit.map(Bytes),
-        numerics: allowed,
-        ..Constraints::default()
-    };
-    let strategy = Strategy::new(cost);
-    let recommended = strategy.tune_for_workload(workload, &state(), &constraints);
-    let recommendation = recommended.map_err(|error| match error {
+    let measured = found.here.iter().filter(|one| one.workload == *workload);
+    let measured = measured.filter_map(|one| {
+        let choice = Choice {
+            kernel: Some(one.candidate.kernel.clone()),
+            params: one.candidate.params.clone(),
+        };
+        let kept = Kept {
+            samples: one.tally.samples(),
+            mean_ln: one.tally.mean()?,
+            sd_ln: one.tally.sd(),
+        };
+        Some((choice, kept))
+    });
+    let measured: Vec<(Choice, Kept)> = measured.collect();
+    let known = measured.iter().map(|(choice, _)| choice.clone());
+    let strategy = Strategy::new(cost.with_known(known));
+    for (choice, kept) in &measured {
+        match strategy.recall(workload, choice, kept) {
+            // What was measured with parameters that a kernel no longer has says nothing about it.
+            Ok(()) | Err(TuneError::Infeasible(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(strategy)
+}
+
+fn refused(error: TuneError) -> Failure {
+    match error {
         TuneError::Infeasible { .. } => Failure::NotFound(error.into()),
         other => other.into(),
-    })?;
+    }
+}
+
+fn host(
+    args: &args::Recommend,
+    workload: &Workload,
+    constraints: &Constraints,
+) -> Result<(), Failure> {
+    let strategy = processor(args, workload)?;
+    let recommended = strategy.tune_for_workload(workload, &state(), constraints);
+    let recommendation = recommended.map_err(refused)?;
     match args.format {
         Format::Json => output::json(
             "kernelwise.recommend/1",

@@ -4,6 +4,7 @@
 //! each then race the usual ones, because the best of many measurements is in part the luckiest.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,9 +14,12 @@ use indicatif::ProgressBar;
 use kernelwise_backend::{Host, HostKernel, Terms, admit};
 use kernelwise_measure::{Clock, Comparison, Indifference, TscClock};
 use kernelwise_tune::host::{Evaluated, Settings, TuneOptions, Workbench, tune};
-use kernelwise_tune::search::{Budget, Strategy};
-use kernelwise_types::{Candidate, Fingerprint, Machine, Numerics, Params, Technique};
+use kernelwise_tune::recorded::Record;
+use kernelwise_tune::search::{Budget, Knowledge, Stopped, Strategy};
+use kernelwise_tune::space::Space;
+use kernelwise_types::{Candidate, Fingerprint, Machine, Numerics, Params, Technique, Workload};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::asked::{self, Asked};
 use crate::args::{self, Format};
@@ -31,6 +35,8 @@ const FINALISTS: usize = 2;
 const LAST_RACE: f64 = 0.2;
 /// Evaluations after which what is known is kept.
 const KEEP_EVERY: usize = 5;
+/// Workloads of a kernel that are remembered as tuned.
+const MOST_SIZES: usize = 32;
 const EVALUATIONS: u64 = 100;
 const SECONDS: f64 = 30.0;
 
@@ -61,6 +67,12 @@ struct TunedKernel {
     settings: usize,
     evaluated: usize,
     from_before: usize,
+    /// Records that the search began from: other sizes on this machine, and files.
+    warm_records: usize,
+    /// The other sizes among them.
+    warm_from: Vec<String>,
+    /// Why the search ended; `null` if it was broken off.
+    stopped: Option<Stopped>,
     failed: usize,
     failures: Vec<String>,
     usual: String,
@@ -112,9 +124,20 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
         false => Numerics::Reordered,
     };
     let mut bench = Workbench::new(&workload, &machine, numerics, &clock, cancel, seed)?;
-    let usual = usual(args, &mut bench, &machine, numerics, 0.1 * all_s)?;
+    let usual = usual(args, &mut bench, &records, &machine, numerics, 0.1 * all_s)?;
     if args.queue {
         return super::worker::put(args, strategy, &workload, &machine, &usual);
+    }
+    let settings = usual
+        .iter()
+        .map(|one| Settings::of(one.kernel.as_ref(), &workload, &machine));
+    let settings: Vec<Settings> = settings.collect::<Result<_, _>>()?;
+    let spaces: Vec<&Space> = settings.iter().map(Settings::space).collect();
+    let named = warm(&args.warm, &spaces)?;
+    if !named.is_empty() && !strategy.uses_knowledge() {
+        output::note(&format!(
+            "--warm is for the default strategy: `{strategy}` begins from nothing"
+        ));
     }
     let evaluation = Duration::from_secs_f64((all_s / 200.0).clamp(0.02, 2.0));
     let bar = progress::counted();
@@ -131,15 +154,31 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
             },
             evaluation,
             seed,
+            knowledge: Knowledge {
+                runs: args.runs.map(|runs| runs as f64),
+                ..Knowledge::default()
+            },
         };
+        let settings = &settings[number];
+        let mut options = options;
+        let mut warm_from = Vec::new();
+        if strategy.uses_knowledge() {
+            options.knowledge.records.clone_from(&named);
+            for (size, record) in one.other_sizes(&records, &machine, settings, &workload) {
+                warm_from.push(size);
+                options.knowledge.records.push(Arc::new(record));
+            }
+        }
         let (tuned, from_before) = one.search(&mut bench, &records, &machine, &options, &bar)?;
-        let settings = Settings::of(one.kernel.as_ref(), &workload, &machine)?;
         let best = tuned.best.first();
         kernels.push(TunedKernel {
             kernel: one.kernel.spec().id.to_string(),
             settings: settings.count(),
             evaluated: unique(&tuned.evaluated),
             from_before,
+            warm_records: options.knowledge.about(settings.space()).count(),
+            warm_from,
+            stopped: tuned.stopped,
             failed: tuned
                 .evaluated
                 .iter()
@@ -184,6 +223,47 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
     }
 }
 
+/// Records in files to begin a search from.
+fn read(files: &[PathBuf]) -> Result<Vec<Arc<Record>>, Failure> {
+    let mut records = Vec::with_capacity(files.len());
+    for path in files {
+        if !path.exists() {
+            let missing = anyhow!("{}: there is no such file", path.display());
+            return Err(Failure::NotFound(missing));
+        }
+        let record = Record::open(path);
+        let record =
+            record.map_err(|error| Failure::Usage(anyhow!("{}: {error}", path.display())))?;
+        records.push(Arc::new(record));
+    }
+    Ok(records)
+}
+
+/// The same; one that says nothing about any of these spaces is a mistake that is told.
+pub(super) fn warm(files: &[PathBuf], spaces: &[&Space]) -> Result<Vec<Arc<Record>>, Failure> {
+    let records = read(files)?;
+    for (path, record) in files.iter().zip(&records) {
+        let alone = Knowledge {
+            records: vec![Arc::clone(record)],
+            ..Knowledge::default()
+        };
+        if spaces
+            .iter()
+            .any(|space| alone.about(space).next().is_some())
+        {
+            continue;
+        }
+        let names = spaces.iter().flat_map(|space| space.parameters());
+        let names: BTreeSet<&str> = names.map(|one| one.name.as_str()).collect();
+        return Err(Failure::Usage(anyhow!(
+            "{}: the record has other parameters, or nothing in it works; here they are {}",
+            path.display(),
+            names.into_iter().collect::<Vec<_>>().join(", ")
+        )));
+    }
+    Ok(records)
+}
+
 /// Settings that were evaluated; those measured again count once.
 fn unique(evaluated: &[Evaluated]) -> usize {
     let params: BTreeSet<&Params> = evaluated.iter().map(|one| &one.params).collect();
@@ -194,6 +274,7 @@ fn unique(evaluated: &[Evaluated]) -> usize {
 pub(super) fn usual(
     args: &args::Tune,
     bench: &mut Workbench<'_>,
+    records: &Records,
     machine: &Machine,
     numerics: Numerics,
     seconds: f64,
@@ -232,7 +313,7 @@ pub(super) fn usual(
         return Err(Failure::Interrupted);
     }
     let timed = entrants.into_iter().zip(race.entries);
-    let mut usual: Vec<Usual> = Vec::new();
+    let (mut usual, mut samples): (Vec<Usual>, Vec<Vec<f64>>) = (Vec::new(), Vec::new());
     for ((kernel, setting), entry) in timed {
         let space = kernel.space(&workload, machine);
         if let Some(summary) = entry.summary_ns {
@@ -241,6 +322,7 @@ pub(super) fn usual(
                 time_ns: summary.median,
                 kernel,
             });
+            samples.push(entry.samples_ns);
         }
     }
     if usual.is_empty() {
@@ -248,12 +330,24 @@ pub(super) fn usual(
             "the time was too short to run any kernel for {workload}: give more with --time-budget"
         )));
     }
-    usual.sort_by(|a, b| a.time_ns.total_cmp(&b.time_ns));
-    let best = usual.first().map_or(0.0, |best| best.time_ns);
-    usual.retain(|one| {
+    let times = usual.iter().map(|one| one.time_ns);
+    let best = times.fold(f64::INFINITY, f64::min);
+    let worth = |one: &Usual| {
         let space = one.kernel.space(&workload, machine);
         one.time_ns <= WORTH_TUNING * best && space.iter().nth(1).is_some()
-    });
+    };
+    // Who is not tuned is in no other race: without a time, it would be recommended for what it promises.
+    let memory = records.memory();
+    for (one, samples) in usual.iter().zip(&samples).filter(|(one, _)| !worth(one)) {
+        let candidate = Candidate {
+            kernel: one.kernel.spec().id.clone(),
+            params: one.params.clone(),
+        };
+        let version = one.kernel.spec().version;
+        memory.keep(&workload.to_string(), &candidate, version, samples);
+    }
+    usual.retain(worth);
+    usual.sort_by(|a, b| a.time_ns.total_cmp(&b.time_ns));
     if usual.is_empty() {
         return Err(Failure::NotFound(anyhow!(
             "the fastest kernels for {workload} have nothing to set: `kernelwise explain` says which they are"
@@ -262,7 +356,49 @@ pub(super) fn usual(
     Ok(usual)
 }
 
+/// A list that was kept under a name; empty if there is none.
+fn kept<T: DeserializeOwned>(records: &Records, machine: &Machine, name: &str) -> Vec<T> {
+    let store = records.memory().store();
+    let kept = store.map(|store| store.model(&Fingerprint::of(machine), name));
+    let kept = kept.and_then(Result::ok).flatten();
+    kept.and_then(|kept| serde_json::from_value(kept).ok())
+        .unwrap_or_default()
+}
+
 impl Usual {
+    /// What evaluations on a workload are kept under.
+    fn note(&self, workload: &Workload) -> String {
+        let spec = self.kernel.spec();
+        format!("tuning {workload} {} {}", spec.id, spec.version)
+    }
+
+    /// What the list of workloads that were tuned is kept under, the latest first.
+    fn sizes(&self) -> String {
+        let spec = self.kernel.spec();
+        format!("tuned workloads of {} {}", spec.id, spec.version)
+    }
+
+    /// What earlier searches on this machine found for other sizes, the latest first.
+    fn other_sizes(
+        &self,
+        records: &Records,
+        machine: &Machine,
+        settings: &Settings,
+        workload: &Workload,
+    ) -> Vec<(String, Record)> {
+        let sizes: Vec<String> = kept(records, machine, &self.sizes());
+        let others = sizes
+            .iter()
+            .filter_map(|size| size.parse::<Workload>().ok());
+        let others = others.filter(|other| other != workload);
+        let found = others.filter_map(|other| {
+            let evaluated: Vec<Evaluated> = kept(records, machine, &self.note(&other));
+            // Settings that this size does not have are left out.
+            Some((other.to_string(), settings.record(&other, &evaluated)?))
+        });
+        found.collect()
+    }
+
     /// Searches the settings, going on from what was kept of an earlier search.
     fn search(
         &self,
@@ -274,13 +410,18 @@ impl Usual {
     ) -> Result<(kernelwise_tune::host::Tuned, usize), Failure> {
         let spec = self.kernel.spec();
         let here = Fingerprint::of(machine);
-        let note = format!("tuning {} {} {}", bench.workload(), spec.id, spec.version);
+        let note = self.note(bench.workload());
         let store = records.memory().store();
-        let kept = store.map(|store| store.model(&here, &note));
-        let kept = kept.and_then(Result::ok).flatten();
-        let past: Vec<Evaluated> = kept
-            .and_then(|kept| serde_json::from_value(kept).ok())
-            .unwrap_or_default();
+        let past: Vec<Evaluated> = kept(records, machine, &note);
+        // So that searches for other sizes find it.
+        let mut sizes: Vec<String> = kept(records, machine, &self.sizes());
+        let size = bench.workload().to_string();
+        sizes.retain(|known| *known != size);
+        sizes.insert(0, size);
+        sizes.truncate(MOST_SIZES);
+        if let (Some(store), Ok(sizes)) = (store, serde_json::to_value(sizes)) {
+            store.keep_model(&here, &self.sizes(), sizes);
+        }
         bar.set_message(spec.id.to_string());
         bar.inc(past.len() as u64);
         let mut all = past.clone();
@@ -387,6 +528,19 @@ fn text(tuned: &Tuned) -> String {
                 " {}: {} evaluations are from an earlier search\n",
                 one.kernel, one.from_before
             );
+        }
+        if one.warm_records > 0 {
+            let files = one.warm_records.saturating_sub(one.warm_from.len());
+            let mut from = one.warm_from.clone();
+            from.extend((files > 0).then(|| format!("{files} files")));
+            text += &format!(
+                " {}: the search began from what is known of {}\n",
+                one.kernel,
+                from.join(", ")
+            );
+        }
+        if let Some(stopped) = one.stopped {
+            text += &format!(" {}: the search ended because {stopped}\n", one.kernel);
         }
     }
     match (&tuned.best, &tuned.best_over_usual) {
