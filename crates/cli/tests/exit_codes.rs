@@ -138,6 +138,22 @@ fn code_2_says_what_makes_no_sense() {
             "{said}"
         );
     }
+    for words in [
+        &["select", "copy", "--shape", "64"][..],
+        &["watch", "--shape", "copy f32 64"],
+    ] {
+        let forced = "matmul=cpu-copy-f32-memcpy";
+        let output = kernelwise(folder, words)
+            .env("KERNELWISE_FORCE", forced)
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains("cpu-copy-f32-memcpy does not compute matmul"),
+            "{said}"
+        );
+    }
     let mode = kernelwise(folder, &["select", "copy", "--shape", "64"])
         .env("KERNELWISE_MODE", "frozn")
         .output()
@@ -185,6 +201,8 @@ fn code_4_says_what_is_not_there() {
                 "a10O"
             ],
             &["cache", "quarantine", "--lift", "cpu-copy-f32-memcpy"],
+            &["run", "custom.wave", "--shape", "4"],
+            &["watch", "--shape", "custom.wave f32 4"],
             &["report"],
             &["export"],
         ]

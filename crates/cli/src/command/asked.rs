@@ -64,14 +64,32 @@ pub(super) fn kernel(
             .iter()
             .map(|kernel| kernel.spec().id.as_str())
             .collect();
+        let there_are = match nearest(name, ids.iter().copied()) {
+            hint if hint.is_empty() => "; there are".to_owned(),
+            hint => format!("{hint} There are"),
+        };
         return Err(Failure::NotFound(anyhow!(
-            "no kernel for {workload} is called `{name}`{}; there are {}",
-            nearest(name, ids.iter().copied()),
+            "no kernel for {workload} is called `{name}`{there_are} {}",
             ids.join(", ")
         )));
     };
     let setting = kernel.space(workload, machine).default_setting();
     Ok((Arc::clone(kernel), setting))
+}
+
+/// Refuses workloads that no kernel computes, not even a reference: those of custom operations.
+pub(super) fn must_be_computed(
+    workload: &Workload,
+    machine: &Machine,
+    kernels: &[Arc<dyn HostKernel>],
+) -> Result<(), Failure> {
+    let host = Host::new(machine.clone(), kernels.iter().cloned())?;
+    match host.kernels_for(workload).is_empty() {
+        true => Err(Failure::NotFound(anyhow!(
+            "no kernel computes {workload}: `kernelwise kernels` lists those that there are"
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// The shapes in a file; those without an element type get this one. A file that does not exist is not found, as anywhere.

@@ -14,13 +14,13 @@ use kernelwise_measure::{Clock, TscClock};
 use kernelwise_select::Budget;
 use kernelwise_store::StoreError;
 use kernelwise_types::units::Nanos;
-use kernelwise_types::{Estimate, Workload};
+use kernelwise_types::{Estimate, KernelId, Workload};
 use serde::Serialize;
 
-use super::asked;
+use super::{asked, explain};
 use crate::args::{self, Format};
 use crate::exit::Failure;
-use crate::{interrupt, output};
+use crate::{environment, interrupt, output};
 
 /// What is computed if nobody says.
 const USUAL: [&str; 4] = [
@@ -76,7 +76,13 @@ pub(crate) fn run(args: &args::Watch) -> Result<(), Failure> {
     let workloads = workloads?;
     let mut operands = Vec::new();
     let machine = kernelwise_probe::machine();
+    let kernels = kernelwise_cpu::kernels()?;
+    if let Some(forced) = environment::text("KERNELWISE_FORCE")? {
+        let known: Vec<KernelId> = kernels.iter().map(|one| one.spec().id.clone()).collect();
+        explain::must_exist(&forced, &known)?;
+    }
     for workload in &workloads {
+        asked::must_be_computed(workload, &machine, &kernels)?;
         asked::must_fit(workload, &machine)?;
         let draw = (Arrangement::Contiguous, Values::Ordinary, args.seed);
         let inputs = sample::inputs(workload, draw.0, draw.1, draw.2)?;
