@@ -63,11 +63,11 @@ pub struct Facts {
     pub quarantines: Reading<Vec<Quarantined>>,
     /// What load does to fixed choices.
     pub load_demo: Reading<LoadDemo>,
-    /// Doubts about the measurements, in words.
+    /// Reasons to doubt the measurements, in words; empty if none were recorded.
     pub warnings: Vec<String>,
-    /// Under what it was measured, in words: mode, seed, versions, where the records are.
+    /// Under what it was measured, in words: dates, versions, seed, threads, libraries that took part.
     pub conditions: Vec<String>,
-    /// The commands that the figures come from.
+    /// The commands that the figures come from, as far as they left a record.
     pub commands: Vec<String>,
 }
 
@@ -215,10 +215,11 @@ pub struct Prediction {
     pub measured: Nanos,
 }
 
-/// What learning cost over time.
+/// What learning cost over time: what its trials cost, which the budget bounds, and how far all calls fell behind the best, which
+/// nothing bounds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Regret {
-    /// How the excess is known.
+    /// How the times are known.
     pub known_by: KnownBy,
     /// Where the series comes from, in words.
     pub source: String,
@@ -231,10 +232,12 @@ pub struct Regret {
 pub struct RegretPoint {
     /// Calls so far.
     pub calls: u64,
-    /// What they took longer than the best would have.
+    /// Cost of trials: what they took longer than the calls they replaced would have.
     pub excess_s: f64,
-    /// What they were allowed to.
+    /// What trials may have cost by now.
     pub budget_s: f64,
+    /// Regret: what all calls, trials or not, took longer than if the best kernel had served each of them.
+    pub regret_s: f64,
 }
 
 /// Something that was noticed while watching.
@@ -248,6 +251,8 @@ pub struct Event {
     pub severity: Severity,
     /// In words.
     pub words: String,
+    /// The command that ran meanwhile, such as `kernelwise learn`; empty if it is not on record.
+    pub during: String,
 }
 
 /// The kinds of events, which are the lanes of the timeline.
@@ -260,11 +265,13 @@ pub enum EventKind {
     Anomaly,
     /// A level creeps.
     Trend,
+    /// A reading of the machine goes along with how long runs take.
+    Correlation,
 }
 
 impl EventKind {
     /// All of them, in the order they are shown.
-    pub const ALL: [Self; 3] = [Self::Drift, Self::Anomaly, Self::Trend];
+    pub const ALL: [Self; 4] = [Self::Drift, Self::Anomaly, Self::Trend, Self::Correlation];
 
     /// The word for it.
     pub const fn word(self) -> &'static str {
@@ -272,6 +279,7 @@ impl EventKind {
             Self::Drift => "drift",
             Self::Anomaly => "anomaly",
             Self::Trend => "trend",
+            Self::Correlation => "correlation",
         }
     }
 }

@@ -21,8 +21,8 @@
 //!
 //! # Limits
 //!
-//! A page shows at most [`MOST_ROWS`] times, the fastest of each workload first, and says how many it left out; the other
-//! formats have all. Figures of operations that do no arithmetic have no place on a roofline, and the page says how many those are.
+//! The table of times has at most [`MOST_ROWS`] rows: the fastest of each workload, and of the others an even spread; the page says how
+//! many it left out, and the other formats have all. The roofline draws every point, with details of those in the table. Operations that do no arithmetic have no place on a roofline, and the page says how many those are.
 #![forbid(unsafe_code)]
 
 mod export;
@@ -38,6 +38,8 @@ pub use facts::{
     Ratio, Regret, RegretPoint, Row, Severity,
 };
 pub use html::MOST_ROWS;
+pub use summary::{decade, size_bytes};
+pub use text::{decade as decade_name, utc};
 pub use write::{WriteError, write};
 
 use summary::Summary;

@@ -53,8 +53,8 @@ pub(crate) fn seconds(s: f64) -> String {
     nanos(s * 1e9)
 }
 
-/// So many bytes as a power of ten: `10 kB`.
-pub(crate) fn decade(power: u32) -> String {
+/// A power of ten of bytes, in words: `10 kB` of 4.
+pub fn decade(power: u32) -> String {
     let unit = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
     let place = (power / 3) as usize;
     let digits = ["1", "10", "100"][(power % 3) as usize];
@@ -69,9 +69,9 @@ pub(crate) fn count(n: usize, thing: &str) -> String {
     }
 }
 
-/// Seconds since 1970 as a date and time of day. The calendar repeats every 400 years of 146097 days; counted from March, the
+/// Seconds since 1970 as a date and time of day: `2027-01-15 08:00 UTC`. The calendar repeats every 400 years of 146097 days; counted from March, the
 /// day that leap years add is the last.
-pub(crate) fn utc(at_s: u64) -> String {
+pub fn utc(at_s: u64) -> String {
     let (days, second) = (at_s / 86_400, at_s % 86_400);
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);

@@ -181,11 +181,11 @@ fn the_summary_follows_from_the_facts() {
         "{words}"
     );
     assert!(
-        words.contains("always inside its budget of 490 ms"),
+        words.contains("never more than their budget of 490 ms; all calls together took"),
         "{words}"
     );
     assert!(
-        words.contains("6 changes were noticed while watching, the worst of them critical"),
+        words.contains("7 changes were noticed while watching, the worst of them critical"),
         "{words}"
     );
     assert!(words.contains("1 kernel is quarantined"), "{words}");

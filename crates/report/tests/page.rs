@@ -153,6 +153,7 @@ fn hostile() -> Facts {
         kind: EventKind::Drift,
         severity: Severity::Minor,
         words: hostile(),
+        during: hostile(),
     }]);
     let quarantine = Quarantined {
         kernel: hostile(),
@@ -242,6 +243,25 @@ fn big_records_make_a_page_that_can_be_opened() {
     assert!(page.len() < 3_000_000, "{} bytes", page.len());
     assert_eq!(table(&page, "times").matches("<tr>").count(), MOST_ROWS);
     assert!(page.contains("Shown are 3000 of 3400 times"));
+    // Every point is drawn, also those without a row: the last operation is not cut off.
+    let points = made::facts(3_400, 17)
+        .rows
+        .iter()
+        .filter(|row| row.workload.cost().is_some_and(|cost| cost.flops.0 > 0))
+        .count();
+    let note = format!("All {points} points are drawn.");
+    assert!(page.contains(&note), "{note}");
+    let roofline = &page[page.find("id=\"roofline\"").unwrap()..];
+    let roofline = &roofline[..roofline.find("</section>").unwrap()];
+    // A few of them lie in the same place to a tenth, and points with a hole are drawn twice.
+    let drawn = roofline.matches("h0").count();
+    assert!(drawn + 200 > points, "{drawn} of {points}");
+    // What the table leaves out is spread over the kernels: each of the slow ones is in it.
+    let listed = table(&page, "times");
+    for row in facts.rows.iter().rev().take(400) {
+        let kernel = format!("<td>{}</td>", row.candidate.kernel);
+        assert!(listed.contains(&kernel), "{kernel}");
+    }
     // The fastest of every workload are among them.
     let report: serde_json::Value =
         serde_json::from_str(&Report::of(&facts).json().unwrap()).unwrap();
@@ -272,7 +292,7 @@ proptest! {
             gains.operations.clear();
         }
         if let Reading::Known(regret) = &mut facts.regret {
-            regret.points = odd[3..9].chunks(2).map(|pair| RegretPoint { calls: 7, excess_s: pair[0], budget_s: pair[1] }).collect();
+            regret.points = odd[3..9].chunks(2).map(|pair| RegretPoint { calls: 7, excess_s: pair[0], budget_s: pair[1], regret_s: pair[0] * pair[1] }).collect();
         }
         if let Reading::Known(demo) = &mut facts.load_demo {
             (demo.phases[0].kernelwise_calls_per_s, demo.phases[0].best_fixed_calls_per_s) = (Some(odd[9]), Some(odd[10]));
@@ -320,4 +340,79 @@ fn it_has_one_heading_of_the_first_order_and_every_link_leads_somewhere() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), all, "ids stand once");
+}
+
+#[test]
+fn regret_and_the_cost_of_trials_are_two_curves() {
+    let facts = made::facts(40, 43);
+    let page = Report::of(&facts).html();
+    let figure = &page[page.find("data-figure=\"regret\"").unwrap()..];
+    let figure = &figure[..figure.find("</figure>").unwrap()];
+    for part in [
+        "class=\"curve\"",
+        "class=\"curve behind\"",
+        "class=\"budget\"",
+        "cost of trials",
+        "regret of all calls",
+    ] {
+        assert!(figure.contains(part), "{part}");
+    }
+    let last = facts.regret.known().unwrap().points.last().unwrap();
+    let row = table(&page, "regret-list").rsplit("<tr>").next().unwrap();
+    for value in [last.excess_s, last.budget_s, last.regret_s] {
+        assert!(
+            row.contains(&format!("data-v=\"{value}\"")),
+            "{value} in {row}"
+        );
+    }
+}
+
+#[test]
+fn warnings_come_first_and_their_absence_is_said() {
+    let mut facts = made::facts(40, 47);
+    facts.warnings = vec!["others kept processors busy during 52 of 57 races".into()];
+    let report = Report::of(&facts);
+    let page = report.html();
+    let machine = &page[page.find("<section id=\"machine\"").unwrap()..];
+    assert!(machine.contains("<li>others kept processors busy during 52 of 57 races</li>"));
+    assert!(!machine.contains("No warnings were recorded."));
+    assert!(
+        report
+            .words()
+            .iter()
+            .any(|words| words.contains("52 of 57"))
+    );
+    facts.warnings.clear();
+    let page = Report::of(&facts).html();
+    assert!(page.contains("<p>No warnings were recorded.</p>"));
+}
+
+#[test]
+fn events_say_during_what_they_were_noticed_and_correlations_have_a_lane() {
+    let facts = made::facts(40, 53);
+    let page = Report::of(&facts).html();
+    let events = &page[page.find("<section id=\"events\"").unwrap()..];
+    let events = &events[..events.find("</section>").unwrap()];
+    assert!(events.contains("Noticed while <code>kernelwise learn</code> ran."));
+    let lanes: Vec<&str> = events
+        .split("<text class=\"row\"")
+        .skip(1)
+        .map(|text| &text[text.find('>').unwrap() + 1..text.find('<').unwrap()])
+        .collect();
+    assert_eq!(lanes, ["drift", "anomaly", "trend", "correlation"]);
+    assert!(table(&page, "event-list").contains("rank correlation 0.52 over 128 runs"));
+}
+
+#[test]
+fn all_operations_together_stand_last() {
+    let facts = made::facts(40, 59);
+    let report = Report::of(&facts);
+    let page = report.html();
+    let rows = table(&page, "gain-list");
+    let last = rows.rsplit("<tr>").next().unwrap();
+    assert!(last.starts_with("<td>all</td>"), "{last}");
+    assert!(page.contains("÷ time of the learned choice"));
+    let markdown = report.markdown();
+    let all = markdown.find("| all | 381").unwrap();
+    assert!(all > markdown.find("| transpose | 52").unwrap());
 }

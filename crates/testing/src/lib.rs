@@ -5,6 +5,8 @@
 //! what it finds or installs.
 #![forbid(unsafe_code)]
 
+pub mod browser;
+
 /// Names, separated by commas, of what must be there: `proc` (readable `/proc/stat`), `psi` (readable
 /// `/proc/pressure`), `pin` (threads can be bound to processors), `large_pages` (the system offers them), `cc` (a
 /// C compiler), `openblas` and `onednn` (libraries to compare with, installed by `ci/rivals`), `postgres` (binaries of a

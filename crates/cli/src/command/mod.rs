@@ -29,6 +29,7 @@ mod regret;
 mod replay;
 mod report;
 mod run;
+mod runs;
 mod spaces;
 mod standings;
 mod tune;

@@ -245,6 +245,67 @@ pub(super) fn text(noise: &Noise) -> String {
     output::section("what noise allows to say", &rows)
 }
 
+/// Shares and factors from which what was seen is a warning and not only a figure.
+const OFTEN: f64 = 0.1;
+const UNSTEADY: f64 = 1.25;
+const VAGUE: f64 = 0.25;
+
+/// What of it raises doubts about the times, for the report.
+pub(super) fn warnings(noise: &Noise) -> Vec<String> {
+    let races = noise.races;
+    let often = |count: usize| count as f64 > OFTEN * races as f64;
+    let mut warnings = Vec::new();
+    if often(noise.races_beside_others) {
+        let beside = noise.races_beside_others;
+        warnings.push(format!(
+            "others kept processors busy during {beside} of {races} races: alone, times would be shorter"
+        ));
+    }
+    if let Some(range) = noise.pace_p90_over_p10.filter(|range| *range > UNSTEADY) {
+        warnings.push(format!(
+            "the same work took {range:.2}x as long in slow moments as in quick ones"
+        ));
+    }
+    match noise.pace_second_half_over_first {
+        Some(over) if over > CHANGED => {
+            warnings.push(format!("the machine became {over:.2}x slower meanwhile"));
+        }
+        Some(over) if over < 1.0 / CHANGED => {
+            let times = 1.0 / over;
+            warnings.push(format!("the machine became {times:.2}x faster meanwhile"));
+        }
+        _ => {}
+    }
+    if let Reading::Known([low, high]) = noise.core_clock_hz
+        && high > CHANGED * low
+    {
+        warnings.push(format!(
+            "the core clock moved between {:.2} and {:.2} GHz",
+            low / 1e9,
+            high / 1e9
+        ));
+    }
+    if let Some(wide) = noise.half_width_share.filter(|wide| wide.p90 > VAGUE) {
+        warnings.push(format!(
+            "times of one candidate in ten are known to no better than ±{:.0} %",
+            100.0 * wide.p90
+        ));
+    }
+    let undecided = noise.shapes_undecided.len();
+    if often(undecided) {
+        warnings.push(format!(
+            "noise hides which kernel is fastest on {undecided} of {races} shapes"
+        ));
+    }
+    if often(noise.shapes_with_few_samples) {
+        let few = noise.shapes_with_few_samples;
+        warnings.push(format!(
+            "{few} of {races} shapes have too few samples to tell which kernel is fastest: more time would help"
+        ));
+    }
+    warnings
+}
+
 #[cfg(test)]
 mod tests {
     use kernelwise_types::units::Nanos;
@@ -314,6 +375,14 @@ mod tests {
             "{words}"
         );
         assert!(words.contains("fewer than 10 races"), "{words}");
+        let warned = warnings(&noise);
+        assert_eq!(warned.len(), 3, "{warned:?}");
+        assert!(
+            warned[0].starts_with("others kept processors busy during 1 of 6 races"),
+            "{warned:?}"
+        );
+        assert!(warned[1].contains("fastest on 1 of 6 shapes"), "{warned:?}");
+        assert!(warned[2].contains("2 of 6 shapes"), "{warned:?}");
     }
 
     #[test]
@@ -332,6 +401,14 @@ mod tests {
         assert_eq!(slower.pace_p90_over_p10, Some(1.3));
         assert!(text(&slower).contains("became 1.30x slower"));
         assert!(text(&slower).contains("2.00 to 3.00 GHz"));
+        let warned = warnings(&slower).join("\n");
+        for part in [
+            "took 1.30x as long",
+            "became 1.30x slower",
+            "2.00 and 3.00 GHz",
+        ] {
+            assert!(warned.contains(part), "{part} in {warned}");
+        }
         let steady = told(&[10.0; 12]);
         assert!(text(&steady).contains("no more in the second half"));
         assert_eq!(told(&[10.0; 9]).pace_p90_over_p10, None);

@@ -3,17 +3,24 @@
 use std::collections::BTreeMap;
 
 use kernelwise_bench::static_rule;
+use kernelwise_report::{decade, size_bytes};
 use kernelwise_select::{Evidence, Selector};
 use kernelwise_types::{Candidate, Machine, Workload};
 use serde::Serialize;
 
 /// A choice is called unsure below this chance of being as good as the best.
 const SURE: f64 = 0.9;
-/// The kernel that wins most often among shapes of one operation that take about as long.
+
+/// The kernel that wins most often among shapes of one operation that are about as large.
 #[derive(Debug, Serialize)]
 pub(super) struct Winner {
     pub(super) operation: String,
-    /// The best times lie from this on, up to ten times as long.
+    /// Calls move so many bytes or more, up to ten times as many. The report has the same bands.
+    pub(super) size_from_bytes: u64,
+    /// The same as a power of ten.
+    #[serde(skip)]
+    pub(super) decade: u32,
+    /// The shortest of the best times there.
     pub(super) from_ns: f64,
     pub(super) shapes: usize,
     pub(super) kernel: String,
@@ -79,7 +86,7 @@ pub(super) fn raced(selector: &Selector, evidence: &[Evidence]) -> Vec<Raced> {
 }
 
 /// Kernel and threads, by which candidates are counted over shapes.
-fn name(candidate: &Candidate) -> String {
+pub(super) fn name(candidate: &Candidate) -> String {
     match candidate.params.get("threads") {
         Some(threads) => format!("{} (threads={threads})", candidate.kernel),
         None => candidate.kernel.to_string(),
@@ -87,22 +94,29 @@ fn name(candidate: &Candidate) -> String {
 }
 
 pub(super) fn winners(raced: &[Raced]) -> Vec<Winner> {
-    let mut bands: BTreeMap<(String, i32), BTreeMap<String, usize>> = BTreeMap::new();
+    let mut bands: BTreeMap<(&str, u32), Vec<&Raced>> = BTreeMap::new();
     for one in raced {
-        let operation = one.workload.operation().name().to_owned();
-        let band = one.times[one.best].1.max(1.0).log10() as i32;
-        let wins = bands.entry((operation, band)).or_default();
-        *wins.entry(name(&one.times[one.chosen].0)).or_default() += 1;
+        let band = decade(size_bytes(&one.workload));
+        let operation = one.workload.operation().name();
+        bands.entry((operation, band)).or_default().push(one);
     }
-    let winner = |((operation, band), wins): ((String, i32), BTreeMap<String, usize>)| {
-        let shapes = wins.values().sum();
+    let winner = |((operation, decade), all): ((&str, u32), Vec<&Raced>)| {
+        let mut wins: BTreeMap<String, usize> = BTreeMap::new();
+        for one in &all {
+            *wins.entry(name(&one.times[one.chosen].0)).or_default() += 1;
+        }
         let mut order: Vec<(String, usize)> = wins.into_iter().collect();
         order.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let (kernel, wins) = order.remove(0);
         Winner {
-            operation,
-            from_ns: 10f64.powi(band),
-            shapes,
+            operation: operation.to_owned(),
+            size_from_bytes: 10u64.saturating_pow(decade),
+            decade,
+            from_ns: all
+                .iter()
+                .map(|one| one.times[one.best].1)
+                .fold(f64::INFINITY, f64::min),
+            shapes: all.len(),
             kernel,
             wins,
             others: order,
@@ -186,4 +200,54 @@ pub(super) fn unsure(raced: &[Raced]) -> Vec<String> {
         .iter()
         .filter(|one| one.confidence.is_some_and(|share| share < SURE));
     unsure.map(|one| one.workload.to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A workload whose candidates, `a` and `b`, take so long; the faster one is chosen.
+    fn raced(workload: &str, times: [f64; 2]) -> Raced {
+        let candidate = |variant: &str| Candidate {
+            kernel: format!("cpu-copy-f32-{variant}").parse().unwrap(),
+            params: Default::default(),
+        };
+        let best = usize::from(times[1] < times[0]);
+        Raced {
+            workload: workload.parse().unwrap(),
+            times: ["a", "b"].map(candidate).into_iter().zip(times).collect(),
+            chosen: best,
+            best,
+            confidence: None,
+        }
+    }
+
+    #[test]
+    fn shapes_are_banded_by_the_bytes_they_move() {
+        // 800 bytes; 1600 and 4000 bytes, which take more and less time than the first.
+        let all = [
+            raced("copy f32 100", [50.0, 60.0]),
+            raced("copy f32 200", [700.0, 90.0]),
+            raced("copy f32 500", [80.0, 30.0]),
+        ];
+        let winners = winners(&all);
+        let told: Vec<(u64, usize, &str, f64)> = winners
+            .iter()
+            .map(|one| {
+                (
+                    one.size_from_bytes,
+                    one.wins,
+                    one.kernel.as_str(),
+                    one.from_ns,
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (100, 1, "cpu-copy-f32-a", 50.0),
+                (1000, 2, "cpu-copy-f32-b", 30.0)
+            ]
+        );
+    }
 }

@@ -260,6 +260,7 @@ fn observed(table: &mut Table, summary: &Summary<'_>) -> Result<(), ExportError>
             for (quantity, value, known_by) in [
                 ("excess", point.excess_s, regret.known_by.word()),
                 ("budget", point.budget_s, "setting"),
+                ("regret", point.regret_s, regret.known_by.word()),
             ] {
                 let (subject, words) = (subject.as_str(), regret.source.as_str());
                 let value = Some(value);
@@ -278,6 +279,10 @@ fn observed(table: &mut Table, summary: &Summary<'_>) -> Result<(), ExportError>
     }
     table.absent("event", &facts.events)?;
     for event in facts.events.known().into_iter().flatten() {
+        let words = match event.during.as_str() {
+            "" => event.words.clone(),
+            during => format!("{} (during `{during}`)", event.words),
+        };
         table.add(&Line {
             section: "event",
             subject: event.kind.word(),
@@ -285,7 +290,7 @@ fn observed(table: &mut Table, summary: &Summary<'_>) -> Result<(), ExportError>
             unit: "s since 1970",
             value: Some(event.at_s as f64),
             known_by: KnownBy::Measured.word(),
-            words: &event.words,
+            words: &words,
             ..Line::default()
         })?;
     }

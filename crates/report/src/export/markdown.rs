@@ -119,16 +119,12 @@ pub(crate) fn markdown(summary: &Summary<'_>) -> String {
     page.absent(&facts.gains);
     if let Reading::Known(gains) = &facts.gains {
         page.line(&format!(
-            "Time of a fixed choice over that of the choice made. {}.\n",
+            "Time of a fixed choice ÷ time of the learned choice (geometric mean, 90 % interval); above 1 means choosing helps. {}.\n",
             plain(&gains.judged_on)
         ));
-        let lists = gains.all.iter().map(|all| ("all", all));
-        let lists = lists.chain(
-            gains
-                .operations
-                .iter()
-                .map(|(name, gain)| (name.as_str(), gain)),
-        );
+        let operations = gains.operations.iter();
+        let operations = operations.map(|(name, gain)| (name.as_str(), gain));
+        let lists = operations.chain(gains.all.iter().map(|all| ("all", all)));
         page.table(
             &[
                 "operation",
@@ -185,28 +181,36 @@ fn observed(page: &mut Page, summary: &Summary<'_>) {
             regret.known_by.word()
         ));
         page.table(
-            &["calls", "excess", "budget"],
+            &["calls", "cost of trials", "budget of trials", "regret"],
             regret.points.last().map(|point| {
-                let (excess, budget) =
-                    (text::seconds(point.excess_s), text::seconds(point.budget_s));
+                let known = |s: f64| match s.is_finite() {
+                    true => format!("{} {}", text::seconds(s), regret.known_by.word()),
+                    false => text::UNKNOWN.to_owned(),
+                };
                 vec![
                     point.calls.to_string(),
-                    format!("{excess} {}", regret.known_by.word()),
-                    format!("{budget} set"),
+                    known(point.excess_s),
+                    format!("{} set", text::seconds(point.budget_s)),
+                    known(point.regret_s),
                 ]
             }),
         );
     }
-    page.section("Drift, anomalies, trends");
+    page.section("Drift, anomalies, trends, correlations");
     page.absent(&facts.events);
     if let Reading::Known(events) = &facts.events {
         match events.is_empty() {
             true => page.line("None was noticed."),
             false => page.table(
-                &["when", "what", "severity", "in words"],
+                &["when", "what", "severity", "in words", "during"],
                 events.iter().map(|event| {
-                    let words =
-                        [event.kind.word(), event.severity.word(), &event.words].map(str::to_owned);
+                    let words = [
+                        event.kind.word(),
+                        event.severity.word(),
+                        &event.words,
+                        &event.during,
+                    ]
+                    .map(str::to_owned);
                     [text::utc(event.at_s)].into_iter().chain(words).collect()
                 }),
             ),

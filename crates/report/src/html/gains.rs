@@ -4,8 +4,8 @@ use kernelwise_types::Reading;
 use maud::{Markup, html};
 
 use super::parts::{
-    Cell, Data, Ruler, WIDTH, across, chip, figure, known, number, or_absent, place, section,
-    source, table, words,
+    Cell, Data, Ruler, WIDTH, across, chip, figure, known, number, or_absent, place, prose,
+    section, source, table, words,
 };
 use super::scale::Axis;
 use crate::facts::{Gain, Gains, KnownBy, Ratio};
@@ -14,23 +14,21 @@ use crate::summary::Summary;
 const ROW: f64 = 34.0;
 const TOP: f64 = 14.0;
 const LEFT: f64 = 142.0;
+/// The name of all operations together.
+const ALL: &str = "all";
 
 pub(super) fn show(summary: &Summary<'_>, data: &mut Data) -> Markup {
-    let lead = "How many times as long a fixed choice takes as the choice made for each input. One means no gain; more is better for choosing.";
+    let lead = "Time of a fixed choice ÷ time of the learned choice (geometric mean, 90 % interval). Above 1 means choosing helps.";
     let body = or_absent(&summary.facts.gains, |gains| shown(gains, data));
     section("gains", "What choosing is worth", lead, body)
 }
 
-/// All together first, then by operation.
+/// By operation, then all together.
 fn lists(gains: &Gains) -> Vec<(&str, &Gain)> {
-    let all = gains.all.iter().map(|all| ("all", all));
-    all.chain(
-        gains
-            .operations
-            .iter()
-            .map(|(name, gain)| (name.as_str(), gain)),
-    )
-    .collect()
+    let all = gains.all.iter().map(|all| (ALL, all));
+    let operations = gains.operations.iter();
+    let operations = operations.map(|(name, gain)| (name.as_str(), gain));
+    operations.chain(all).collect()
 }
 
 fn shown(gains: &Gains, data: &mut Data) -> Markup {
@@ -47,11 +45,11 @@ fn shown(gains: &Gains, data: &mut Data) -> Markup {
     let drawn = axis.map(|axis| {
         let mut points = Vec::new();
         let svg = html! {
-            (across(&Ruler { axis: &axis, name: "times as long as the choice made", label: &|value| format!("{value}") }, TOP, bottom))
+            (across(&Ruler { axis: &axis, name: "time of a fixed choice ÷ time of the learned choice", label: &|value| format!("{value}") }, TOP, bottom))
             path.one d={ "M" (place(axis.at(1.0))) " " (place(TOP)) "V" (place(bottom)) } {}
             @for (i, (name, gain)) in lists.iter().enumerate() {
                 @let y = TOP + ROW * (i as f64 + 0.5);
-                text class={ "row" (if i == 0 && gains.all.is_some() { " all" } else { "" }) } x=(place(LEFT - 12.0)) y=(place(y + 4.0)) text-anchor="end" { (name) }
+                text class={ "row" (if *name == ALL { " all" } else { "" }) } x=(place(LEFT - 12.0)) y=(place(y + 4.0)) text-anchor="end" { (name) }
                 (mark(&axis, gain.over_single(), y - 6.0, "single", i, &mut points))
                 (mark(&axis, gain.over_rule(), y + 6.0, "by-rule", i, &mut points))
             }
@@ -79,14 +77,14 @@ fn shown(gains: &Gains, data: &mut Data) -> Markup {
     let columns = [
         "operation",
         "#shapes",
-        "#best single kernel over choice",
-        "#rule by hand over choice",
+        "#best single kernel ÷ learned",
+        "#rule by hand ÷ learned",
         "known by",
     ];
     html! {
         @if let Some(drawn) = drawn { (drawn) }
-        (table("gain-list", "Time of fixed choices over the choice made, geometric mean with 90 % interval", &columns, rows.collect()))
-        p.note { (chip(gains.known_by)) " " (gains.judged_on) "." }
+        (table("gain-list", "Time of a fixed choice ÷ time of the learned choice: geometric mean and 90 % interval", &columns, rows.collect()))
+        p.note { (chip(gains.known_by)) " " (prose(&gains.judged_on)) "." }
     }
 }
 

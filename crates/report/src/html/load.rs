@@ -53,19 +53,28 @@ fn shown(demo: &LoadDemo) -> Markup {
         "#best fixed",
         "#library",
         "#kernelwise",
-        "#over best fixed",
-        "#over library",
+        "#÷ best fixed",
+        "#÷ library",
         "known by",
     ];
+    let first = demo.phases.first().map(|phase| phase.stream.as_str());
+    let same = first.filter(|first| demo.phases.iter().all(|phase| phase.stream == *first));
     html! {
+        @if let Some(stream) = same { p { "Calls of " (stream) "." } }
         div.bars {
-            @for phase in &demo.phases { (bars(phase, demo.known_by)) }
+            @for (i, phase) in demo.phases.iter().enumerate() {
+                @let title = match same {
+                    Some(_) => format!("{}. {}", i + 1, phase.phase),
+                    None => format!("{}. {}, {}", i + 1, phase.stream, phase.phase),
+                };
+                (bars(&title, phase, demo.known_by))
+            }
         }
         (table("load-list", "Calls per second by phase", &columns, rows.collect()))
     }
 }
 
-fn bars(phase: &LoadPhase, known_by: KnownBy) -> Markup {
+fn bars(title: &str, phase: &LoadPhase, known_by: KnownBy) -> Markup {
     let rates = rates(phase);
     let most = rates
         .iter()
@@ -73,7 +82,7 @@ fn bars(phase: &LoadPhase, known_by: KnownBy) -> Markup {
         .fold(0.0, f64::max);
     html! {
         div.phase {
-            h3 { (phase.stream) ", " (phase.phase) }
+            h3 { (title) }
             @for (name, class, rate) in rates {
                 @let rate = rate.filter(|rate| rate.is_finite() && *rate >= 0.0);
                 p.bar {

@@ -5,7 +5,7 @@ use kernelwise_types::units::Share;
 use kernelwise_types::{Calibration, Reading, SystemState};
 use maud::{Markup, html};
 
-use super::parts::{chip, folded, known, number, or_absent, section, source, table, words};
+use super::parts::{chip, folded, known, number, or_absent, prose, section, source, table, words};
 use crate::facts::{Facts, KnownBy};
 use crate::summary::Summary;
 use crate::text::{bytes_per_s, flops, nanos};
@@ -14,12 +14,12 @@ pub(super) fn show(summary: &Summary<'_>) -> Markup {
     let facts = summary.facts;
     let lead = "Figures hold for this machine under these conditions, and for no other.";
     let body = html! {
+        (notes("Warnings", &facts.warnings, "No warnings were recorded."))
+        (notes("Conditions", &facts.conditions, "No conditions were recorded."))
         div.columns {
             div { h3 { "Machine" } (pairs(&machine(facts))) }
             div { h3 { "State when the report was made" } (or_absent(&facts.state, |state| pairs(&self::state(state)))) }
         }
-        (notes("Warnings", &facts.warnings, "Nothing raised doubts."))
-        (notes("Conditions", &facts.conditions, "None were noted."))
         h3 { "Calibration" }
         (or_absent(&facts.calibration, calibration))
         (commands(&facts.commands))
@@ -111,7 +111,7 @@ fn state(state: &SystemState) -> Vec<(&'static str, Reading<String>)> {
 fn notes(title: &str, list: &[String], none: &str) -> Markup {
     html! {
         h3 { (title) }
-        @if list.is_empty() { p { (none) } } @else { ul.notes { @for one in list { li { (one) } } } }
+        @if list.is_empty() { p { (none) } } @else { ul.notes { @for one in list { li { (prose(one)) } } } }
     }
 }
 
@@ -182,14 +182,16 @@ fn calibration(calibration: &Calibration) -> Markup {
         "#samples",
         "known by",
     ];
+    let rows: Vec<_> = rows.collect();
+    let count = rows.len();
     let list = table(
         "calibration-list",
         "What this machine can do at most",
         &columns,
-        rows.collect(),
+        rows,
     );
     html! {
-        (folded("All figures", list))
+        (folded("All figures", count, list))
         @for skipped in &calibration.skipped { p.note { "Not calibrated: " (skipped) } }
     }
 }
@@ -197,6 +199,6 @@ fn calibration(calibration: &Calibration) -> Markup {
 fn commands(list: &[String]) -> Markup {
     html! {
         h3 { "Where the figures come from" }
-        @if list.is_empty() { p { "No commands were noted." } } @else { @for one in list { pre tabindex="0" { code { (one) } } } }
+        @if list.is_empty() { p { "No command left a record." } } @else { @for one in list { pre tabindex="0" { code { (one) } } } }
     }
 }

@@ -21,7 +21,7 @@ use crate::export::in_script;
 use crate::facts::KnownBy;
 use crate::summary::Summary;
 use crate::text::{count, utc, visible};
-use parts::{Data, chip};
+use parts::{Data, chip, prose};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -30,7 +30,7 @@ const SCRIPT: &str = include_str!("page.js");
 pub const MOST_ROWS: usize = 3000;
 
 /// Kernels with a colour of their own; the others share one, and have letters.
-const COLOURS: usize = 8;
+const COLOURS: usize = 14;
 
 /// The class that colours the variant at this place of the legend.
 fn colour(place: usize) -> String {
@@ -138,17 +138,17 @@ fn overview(summary: &Summary<'_>) -> Markup {
     let tiles = [
         (
             gains::headline(gains, |gain| gain.over_single()),
-            "time of the best single kernel, over the choice made",
+            "time of the best single kernel ÷ time of the learned choice",
         ),
         (
             gains::headline(gains, |gain| gain.over_rule()),
-            "time of a rule written by hand, over the choice made",
+            "time of a rule written by hand ÷ time of the learned choice",
         ),
         (
             models::headline(&summary.errors),
-            "half of all predictions are within this factor",
+            "half of all predicted times are within this factor",
         ),
-        (workloads, "workloads were timed here"),
+        (workloads, "workloads timed on this machine"),
     ];
     html! {
         section #summary aria-labelledby="summary-title" {
@@ -158,7 +158,7 @@ fn overview(summary: &Summary<'_>) -> Markup {
                     li { strong { @match figure { Some(figure) => (figure), None => "–" } } span { (words) } (chip(known_by)) }
                 }
             }
-            ul.words { @for words in &summary.words { li { (words) } } }
+            ul.words { @for words in &summary.words { li { (prose(words)) } } }
         }
     }
 }
@@ -178,8 +178,8 @@ mod tests {
     #[test]
     fn colours_end_and_letters_go_on() {
         assert_eq!(
-            (colour(0), colour(8), colour(usize::MAX)),
-            ("k0".into(), "k8".into(), "k8".into())
+            (colour(0), colour(13), colour(14), colour(usize::MAX)),
+            ("k0".into(), "k13".into(), "k14".into(), "k14".into())
         );
     }
 

@@ -112,7 +112,7 @@ fn shown(list: &[Prediction], data: &mut Data) -> Markup {
     html! {
         @if let Some(drawn) = drawn { (drawn) }
         @if told.len() < list.len() { p.note { "Shown are " (told.len()) " of " (list.len()) " predictions, evenly picked; CSV and JSON have all." } }
-        (folded("The same as a table", list_of))
+        (folded("The same as a table", told.len(), list_of))
     }
 }
 

@@ -138,6 +138,17 @@
     }
   }
 
+  // On paper nobody unfolds: short tables are opened meanwhile, long ones stay as the reader left them.
+  let unfolded = [];
+  addEventListener("beforeprint", () => {
+    unfolded = all("details:not(.long):not([open])");
+    for (const fold of unfolded) fold.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const fold of unfolded) fold.open = false;
+    unfolded = [];
+  });
+
   // The map of winners, field by field.
   for (const map of all(".map")) {
     const fields = all("[data-tip]", map);

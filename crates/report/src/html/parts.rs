@@ -1,5 +1,6 @@
 //! What sections are made of: figures with details, tables that sort, words for what is absent.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use kernelwise_types::Reading;
@@ -8,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::scale::Axis;
 use crate::facts::KnownBy;
+use crate::text::count;
 
 /// Width of figures, in their own units.
 pub(super) const WIDTH: f64 = 640.0;
@@ -46,9 +48,23 @@ pub(super) fn chip(known_by: KnownBy) -> Markup {
     html! { span class={ "chip " (word) } { (word) } }
 }
 
+/// Text in which commands stand between backticks, as they do in the other forms.
+pub(super) fn prose(text: &str) -> Markup {
+    let parts: Vec<&str> = text.split('`').collect();
+    // One that has no partner is a character like others.
+    let paired = parts.len() % 2 == 1;
+    html! {
+        @if paired {
+            @for (i, part) in parts.iter().enumerate() {
+                @if i % 2 == 1 { code { (part) } } @else { (part) }
+            }
+        } @else { (text) }
+    }
+}
+
 /// Says that a part is absent, and why.
 pub(super) fn absent(why: &str) -> Markup {
-    html! { p.absent { (chip(KnownBy::Unknown)) " " (why) "." } }
+    html! { p.absent { (chip(KnownBy::Unknown)) " " (prose(why)) "." } }
 }
 
 /// A section, or the reason why it is empty.
@@ -140,9 +156,12 @@ pub(super) fn table(id: &str, caption: &str, columns: &[&str], rows: Vec<Vec<Cel
     }
 }
 
-/// A table behind a line that opens it.
-pub(super) fn folded(summary: &str, body: Markup) -> Markup {
-    html! { details { summary { (summary) } (body) } }
+/// Rows beyond which a folded table is left out on paper, unless the reader unfolds it first.
+const LONG: usize = 60;
+
+/// A table of so many rows behind a line that opens it.
+pub(super) fn folded(summary: &str, rows: usize, body: Markup) -> Markup {
+    html! { details.long[rows > LONG] { summary { (summary) " (" (count(rows, "row")) ")" } (body) } }
 }
 
 /// A figure that can be walked through by arrow keys, with the text that stands for it.
@@ -188,8 +207,13 @@ pub(super) fn across(ruler: &Ruler<'_>, top: f64, bottom: f64) -> Markup {
     }
 }
 
-/// The vertical axis at the left of a field.
+/// The vertical axis at the left of the only field of a figure.
 pub(super) fn upward(ruler: &Ruler<'_>, left: f64, right: f64) -> Markup {
+    upward_from(ruler, left, right, 30.0)
+}
+
+/// The vertical axis at the left of a field that begins at `top`, with its name above.
+pub(super) fn upward_from(ruler: &Ruler<'_>, left: f64, right: f64, top: f64) -> Markup {
     html! {
         g.axis {
             @for (value, rare) in ruler.axis.ticks() {
@@ -197,7 +221,7 @@ pub(super) fn upward(ruler: &Ruler<'_>, left: f64, right: f64) -> Markup {
                 path.grid d={ "M" (place(left)) " " (place(y)) "H" (place(right)) } {}
                 text class=[rare.then_some("rare")] x=(place(left - 8.0)) y=(place(y + 4.0)) text-anchor="end" { ((ruler.label)(value)) }
             }
-            text.name x=(place(left)) y="18" text-anchor="start" { (ruler.name) }
+            text.name x=(place(left)) y=(place(top - 12.0)) text-anchor="start" { (ruler.name) }
         }
     }
 }
@@ -207,11 +231,13 @@ pub(super) fn place(value: f64) -> impl Display + maud::Render {
     format!("{}", (value * 10.0).round() / 10.0)
 }
 
-/// Dots at places, as one path: three thousand of them are one element.
+/// Dots at places, as one path: thousands of them are one element. Those in the same place, to a tenth, are drawn once.
 pub(super) fn dots(class: &str, places: &[(f64, f64)]) -> Markup {
+    let mut seen = BTreeSet::new();
     let steps: String = places
         .iter()
         .map(|(x, y)| format!("M{} {}h0", place(*x), place(*y)))
+        .filter(|step| seen.insert(step.clone()))
         .collect();
     html! { @if !places.is_empty() { path class={ "dot " (class) } d=(PreEscaped(steps)) {} } }
 }
@@ -250,6 +276,23 @@ mod tests {
         assert_eq!(quantities, ["10 ns", "1 µs", "100 ms", "0", "2.50 s"]);
         let read: Vec<String> = [0.01, 0.3, 100.0, 1e3, 2.5e6, 1e10, 1e12].map(short).into();
         assert_eq!(read, ["0.01", "0.3", "100", "1k", "2.5M", "10G", "1T"]);
+    }
+
+    #[test]
+    fn commands_are_set_apart() {
+        let shown = |text: &str| prose(text).into_string();
+        assert_eq!(
+            shown("run `kernelwise learn` <now>"),
+            "run <code>kernelwise learn</code> &lt;now&gt;"
+        );
+        assert_eq!(shown("one ` alone"), "one ` alone");
+    }
+
+    #[test]
+    fn dots_in_one_place_are_one() {
+        let drawn = dots("k0", &[(1.0, 2.0), (1.01, 2.0), (3.0, 4.0)]).into_string();
+        assert!(drawn.contains("d=\"M1 2h0M3 4h0\""), "{drawn}");
+        assert_eq!(dots("k0", &[]).into_string(), "");
     }
 
     #[test]

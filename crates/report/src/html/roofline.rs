@@ -13,7 +13,7 @@ use super::parts::{
 };
 use super::scale::Axis;
 use crate::facts::KnownBy;
-use crate::summary::Summary;
+use crate::summary::{Summary, Timed};
 use crate::text;
 
 const HEIGHT: f64 = 430.0;
@@ -35,6 +35,18 @@ impl Ceiling {
             false => text::flops(self.rate),
         }
     }
+}
+
+/// A row with a place on the figure.
+struct Point {
+    /// Of the rows of the summary.
+    row: usize,
+    /// Its line in the table of times, if it is there: details are read from that.
+    line: Option<usize>,
+    /// FLOP per byte.
+    intensity: f64,
+    /// FLOP per second.
+    rate: f64,
 }
 
 /// Points that are drawn alike, in the order they are drawn: the fastest lie on top.
@@ -96,21 +108,19 @@ fn ceilings(calibration: &Calibration, dtypes: &BTreeSet<&str>) -> Vec<Ceiling> 
         .collect()
 }
 
-pub(super) fn show(summary: &Summary<'_>, shown: &[usize], data: &mut Data) -> Markup {
+/// Draws every row that has a place; those `listed` in the table of times, in ascending order, also have details.
+pub(super) fn show(summary: &Summary<'_>, listed: &[usize], data: &mut Data) -> Markup {
     let rows = &summary.rows;
-    let point = |i: &usize| {
-        let row = &rows[*i];
-        Some((
-            row.intensity_flop_per_byte?,
-            row.rate_flop_per_s.filter(|rate| *rate > 0.0)?,
-        ))
+    let point = |(i, row): (usize, &Timed<'_>)| {
+        Some(Point {
+            row: i,
+            line: listed.binary_search(&i).ok(),
+            intensity: row.intensity_flop_per_byte?,
+            rate: row.rate_flop_per_s.filter(|rate| *rate > 0.0)?,
+        })
     };
-    let points: Vec<(usize, usize, (f64, f64))> = shown
-        .iter()
-        .enumerate()
-        .filter_map(|(line, i)| Some((line, *i, point(i)?)))
-        .collect();
-    let dtypes: BTreeSet<&str> = points.iter().map(|(_, i, _)| rows[*i].dtype).collect();
+    let points: Vec<Point> = rows.iter().enumerate().filter_map(point).collect();
+    let dtypes: BTreeSet<&str> = points.iter().map(|point| rows[point.row].dtype).collect();
     let calibration = &summary.facts.calibration;
     let ceilings = calibration
         .known()
@@ -118,13 +128,20 @@ pub(super) fn show(summary: &Summary<'_>, shown: &[usize], data: &mut Data) -> M
     let lead = "Arithmetic done each second against arithmetic done for each byte moved. The lines are what this machine can do at most.";
     let drawn =
         axes(&points, &ceilings).map(|(x, y)| drawn(summary, &points, &ceilings, (&x, &y), data));
-    let left_out = shown.len() - points.len();
+    let left_out = rows.len() - points.len();
+    let without_details = points.iter().filter(|point| point.line.is_none()).count();
     let body = html! {
         @match drawn {
             Some(drawn) => (drawn),
             None => (absent("no times of operations with arithmetic are on record")),
         }
         @if let Reading::Unknown(why) = calibration { (absent(&format!("the limits of this machine: {why}"))) }
+        @if without_details > 0 {
+            p.note {
+                "All " (points.len()) " points are drawn. " (points.len() - without_details)
+                " of them, the fastest of each workload and an even spread of the others, show details under the pointer and stand in the table of times."
+            }
+        }
         @if left_out > 0 {
             p.note { (text::count(left_out, "time")) " are of operations that do no arithmetic, or are unknown: these have no place here." }
         }
@@ -132,7 +149,7 @@ pub(super) fn show(summary: &Summary<'_>, shown: &[usize], data: &mut Data) -> M
     section("roofline", "Roofline", lead, body)
 }
 
-fn axes(points: &[(usize, usize, (f64, f64))], ceilings: &[Ceiling]) -> Option<(Axis, Axis)> {
+fn axes(points: &[Point], ceilings: &[Ceiling]) -> Option<(Axis, Axis)> {
     let (left, right, top, bottom) = FIELD;
     let peaks = || {
         ceilings
@@ -149,11 +166,11 @@ fn axes(points: &[(usize, usize, (f64, f64))], ceilings: &[Ceiling]) -> Option<(
     );
     let intensities = points
         .iter()
-        .map(|(_, _, (x, _))| *x)
+        .map(|point| point.intensity)
         .chain(ridge.map(|(peak, narrow)| peak / narrow));
     let x = Axis::powers(intensities, (left, right))?;
     let y = Axis::powers(
-        points.iter().map(|(_, _, (_, y))| *y).chain(peaks()),
+        points.iter().map(|point| point.rate).chain(peaks()),
         (bottom, top),
     )?;
     (!points.is_empty()).then_some((x, y))
@@ -161,7 +178,7 @@ fn axes(points: &[(usize, usize, (f64, f64))], ceilings: &[Ceiling]) -> Option<(
 
 fn drawn(
     summary: &Summary<'_>,
-    points: &[(usize, usize, (f64, f64))],
+    points: &[Point],
     ceilings: &[Ceiling],
     (x, y): (&Axis, &Axis),
     data: &mut Data,
@@ -169,7 +186,7 @@ fn drawn(
     let (left, right, top, bottom) = FIELD;
     let operations: BTreeSet<&str> = points
         .iter()
-        .map(|(_, i, _)| summary.rows[*i].operation.as_str())
+        .map(|point| summary.rows[point.row].operation.as_str())
         .collect();
     let operations: Vec<&str> = operations.into_iter().collect();
     let group = |i: usize| {
@@ -178,21 +195,22 @@ fn drawn(
             .position(|name| *name == summary.rows[i].operation)
             .unwrap_or(0)
     };
-    let places = points
-        .iter()
-        .map(|(line, i, (at_x, at_y))| (x.at(*at_x), y.at(*at_y), *line, group(*i)));
+    let place = |point: &Point| (x.at(point.intensity), y.at(point.rate));
+    let places = points.iter().filter_map(|point| {
+        let (at_x, at_y) = place(point);
+        Some((at_x, at_y, point.line?, group(point.row)))
+    });
     data.points("roofline", "times", &places.collect::<Vec<_>>());
     let mut layers: BTreeMap<Layer, Vec<(f64, f64)>> = BTreeMap::new();
-    for (_, i, (at_x, at_y)) in points {
-        let row = &summary.rows[*i];
+    for point in points {
+        let row = &summary.rows[point.row];
         let layer = Layer {
             fastest: row.fastest,
-            operation: group(*i),
+            operation: group(point.row),
             variant: summary.winners.place(row.variant).unwrap_or(usize::MAX),
             measured: row.known_by == KnownBy::Measured,
         };
-        let place = (x.at(*at_x), y.at(*at_y));
-        layers.entry(layer).or_default().push(place);
+        layers.entry(layer).or_default().push(place(point));
     }
     let drawn_ceilings: Vec<(Markup, Markup)> = ceilings
         .iter()
@@ -213,7 +231,7 @@ fn drawn(
         @for (_, name) in &drawn_ceilings { (name) }
     };
     let alternative = format!(
-        "Roofline with {} of {}; all of them are in the table of times.",
+        "Roofline with {} of {}; the table of times has their numbers.",
         text::count(points.len(), "point"),
         text::count(operations.len(), "operation")
     );
@@ -279,7 +297,9 @@ fn line(ceiling: &Ceiling, all: &[Ceiling], (x, y): (&Axis, &Axis), i: usize) ->
     };
     let name = html! {
         @if ceiling.slanted {
-            text.limit-name dy="-5" { textPath href={ "#" (id) } startOffset="3%" { (ceiling.name) } }
+            // By turns further along: lines may lie so close that their names would cover each other.
+            @let along = if i % 2 == 0 { "3%" } else { "14%" };
+            text.limit-name dy="-5" { textPath href={ "#" (id) } startOffset=(along) { (ceiling.name) } }
         } @else {
             text.limit-name x=(place(x1)) y=(place(y1 - 5.0)) text-anchor="end" { (ceiling.name) }
         }

@@ -2,17 +2,21 @@
 
 use maud::{Markup, html};
 
-use super::MOST_ROWS;
 use super::parts::{absent, number, section, table, words};
+use super::{MOST_ROWS, spread};
 use crate::summary::Summary;
-use crate::text::{flops, nanos};
+use crate::text::{count, flops, nanos};
 
-/// The rows that a page shows: the fastest of each workload first, then the others as far as there is room, in the order of the
-/// facts.
+/// The rows that a page shows, in the order of the facts: the fastest of each workload, and of the others an even spread over all of
+/// them, as far as there is room.
 pub(super) fn picked(summary: &Summary<'_>) -> Vec<usize> {
-    let fastest = (0..summary.rows.len()).filter(|i| summary.rows[*i].fastest);
-    let others = (0..summary.rows.len()).filter(|i| !summary.rows[*i].fastest);
-    let mut picked: Vec<usize> = fastest.chain(others).take(MOST_ROWS).collect();
+    let (fastest, others): (Vec<usize>, Vec<usize>) =
+        (0..summary.rows.len()).partition(|i| summary.rows[*i].fastest);
+    let mut picked: Vec<usize> = spread(fastest.len(), MOST_ROWS)
+        .map(|i| fastest[i])
+        .collect();
+    let room = MOST_ROWS - picked.len();
+    picked.extend(spread(others.len(), room).map(|i| others[i]));
     picked.sort_unstable();
     picked
 }
@@ -74,10 +78,13 @@ fn shown(summary: &Summary<'_>, picked: &[usize]) -> Markup {
     let left_out = summary.rows.len() - picked.len();
     html! {
         @if left_out > 0 {
-            p.note { "Shown are " (picked.len()) " of " (summary.rows.len()) " times, the fastest of each workload first; CSV and JSON have all." }
+            p.note {
+                "Shown are " (picked.len()) " of " (summary.rows.len()) " times: the fastest of each workload, and an even spread of the others. "
+                code { "kernelwise report --format csv" } " has all."
+            }
         }
-        details #times-fold {
-            summary { "Table of " (picked.len()) " times" }
+        details #times-fold.long {
+            summary { "Table of " (count(picked.len(), "time")) }
             p.pick.scripted {
                 label for="times-filter" { "Show rows with " }
                 input id="times-filter" type="search" data-filters-rows="times" placeholder="matmul openblas";

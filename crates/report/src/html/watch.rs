@@ -1,26 +1,30 @@
 //! What was noticed over time, and what was kept away.
 
+use std::collections::BTreeSet;
+
 use maud::{Markup, html};
 
 use super::parts::{
-    Data, Ruler, WIDTH, across, figure, number, or_absent, place, section, source, table, words,
+    Data, Ruler, WIDTH, across, figure, number, or_absent, place, prose, section, source, table,
+    words,
 };
 use super::scale::Axis;
 use crate::facts::{Event, EventKind, KnownBy, Quarantined, Severity};
 use crate::summary::Summary;
 use crate::text::{count, utc};
 
-const LEFT: f64 = 84.0;
+const LEFT: f64 = 92.0;
 const TOP: f64 = 12.0;
 const LANE: f64 = 40.0;
 
 pub(super) fn show(summary: &Summary<'_>, data: &mut Data) -> Markup {
-    let lead = "Changes that were noticed while watching: levels that were left, runs out of line, levels that creep.";
+    let lead = "What was out of the ordinary in the times of runs. Drift: a kernel takes longer or less for good. Anomaly: a single run \
+        out of line. Trend: a slow creep. Correlation: a reading of the machine that goes along with how long runs take.";
     let body = or_absent(&summary.facts.events, |events| match events.is_empty() {
-        true => html! { p { "Somebody watched, and nothing was noticed." } },
+        true => html! { p { "Runs were watched, and nothing was noticed." } },
         false => timeline(events, data),
     });
-    section("events", "Drift and anomalies", lead, body)
+    section("events", "Drift, anomalies, correlations", lead, body)
 }
 
 /// The place, form and colour of an event: lanes are kinds, forms and sizes are severities.
@@ -82,8 +86,15 @@ fn timeline(events: &[Event], data: &mut Data) -> Markup {
         ]
     });
     let columns = ["@when", "what", "@severity", "in words", "known by"];
+    let during: BTreeSet<&str> = events.iter().map(|event| event.during.as_str()).collect();
+    let during: Vec<String> = during
+        .into_iter()
+        .filter(|command| !command.is_empty())
+        .map(|command| format!("`{command}`"))
+        .collect();
     html! {
         @if let Some(drawn) = drawn { (drawn) }
+        @if !during.is_empty() { p.note { "Noticed while " (prose(&during.join(" and "))) " ran. Other programs keep no events." } }
         (table("event-list", "Events in the order they were noticed", &columns, rows.collect()))
     }
 }

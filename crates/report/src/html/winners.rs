@@ -24,7 +24,7 @@ pub(super) fn show(summary: &Summary<'_>) -> Markup {
         false => html! {
             (drawn(map))
             (legend(map))
-            (folded("The same as a table", list(map)))
+            (folded("The same as a table", map.cells.len(), list(map)))
         },
     };
     section("winners", "Which kernel wins where", lead, body)

@@ -7,6 +7,7 @@ mod words;
 
 pub(crate) use errors::{Accuracy, Errors};
 pub(crate) use rows::{Foretold, Timed};
+pub use rows::{decade, size_bytes};
 pub(crate) use winners::{Cell, NEAR_TIE, WinnerMap};
 
 use std::collections::BTreeSet;

@@ -31,8 +31,8 @@ pub(crate) struct Timed<'a> {
     pub(crate) fastest: bool,
 }
 
-/// Bytes that one call must move; of an operation that does not say, those of its elements.
-pub(crate) fn size_bytes(workload: &Workload) -> u64 {
+/// Bytes that one call of the workload must move; of an operation that does not say, those of its elements. Workloads are grouped by it.
+pub fn size_bytes(workload: &Workload) -> u64 {
     let moved = workload.cost().map(|cost| cost.bytes().0);
     let held = || {
         workload
@@ -42,8 +42,8 @@ pub(crate) fn size_bytes(workload: &Workload) -> u64 {
     moved.unwrap_or_else(held).max(1)
 }
 
-/// The power of ten of a size.
-pub(crate) fn decade(size_bytes: u64) -> u32 {
+/// The power of ten of a size in bytes: 3 from 1000 on, 4 from 10 000 on. [`decade_name`](crate::decade_name) says it in words.
+pub fn decade(size_bytes: u64) -> u32 {
     size_bytes.max(1).ilog10()
 }
 

@@ -34,10 +34,13 @@ pub(super) fn words(summary: &Summary<'_>) -> Vec<String> {
     words.push(events(summary));
     words.push(quarantines(&summary.facts.quarantines));
     if !summary.facts.warnings.is_empty() {
-        let doubts = count(summary.facts.warnings.len(), "doubt");
-        words.push(format!(
-            "The measurements carry {doubts}, listed under the machine."
-        ));
+        words.push(match summary.facts.warnings.as_slice() {
+            [only] => format!("1 warning about the measurements: {only}."),
+            all => format!(
+                "{} warnings about the measurements are listed under the machine.",
+                all.len()
+            ),
+        });
     }
     words
 }
@@ -74,11 +77,14 @@ fn winners(summary: &Summary<'_>) -> Option<String> {
         1 => "One kernel is fastest everywhere".to_owned(),
         n => format!("No kernel is fastest everywhere: {n} win somewhere"),
     };
-    let ties = percent(map.near_ties as f64 / map.workloads as f64);
     let zone = percent(NEAR_TIE);
-    Some(format!(
-        "{who}; on {ties} of the workloads a second one is within {zone} of the first, so the choice matters little there."
-    ))
+    Some(match map.near_ties {
+        0 => format!("{who}; nowhere is a second one within {zone} of the first."),
+        ties => format!(
+            "{who}; on {} of the workloads a second one is within {zone} of the first, so the choice matters little there.",
+            percent(ties as f64 / map.workloads as f64)
+        ),
+    })
 }
 
 /// A ratio with its range.
@@ -143,23 +149,28 @@ fn learning(regret: &Regret) -> Option<String> {
     let last = *points.last()?;
     let over = |point: &RegretPoint| point.excess_s > point.budget_s;
     let kept = match (over(last), points.iter().any(|point| over(point))) {
-        (true, _) => "above",
-        (false, true) => "now inside, but not all the way,",
-        (false, false) => "always inside",
+        (true, _) => "more than",
+        (false, true) => "by now within, though not all the way,",
+        (false, false) => "never more than",
+    };
+    let behind = match last.regret_s.is_finite() {
+        true => seconds(last.regret_s),
+        false => "an unknown time".to_owned(),
     };
     Some(format!(
-        "After {} calls learning has cost {} ({}), {kept} its budget of {}.",
+        "In {} calls, trials of other kernels cost {}, {kept} their budget of {}; all calls together took {behind} longer than if the \
+         best kernel had always served ({}).",
         last.calls,
         seconds(last.excess_s),
-        regret.known_by.word(),
         seconds(last.budget_s),
+        regret.known_by.word(),
     ))
 }
 
 fn events(summary: &Summary<'_>) -> String {
     match &summary.facts.events {
         Reading::Known(events) if events.is_empty() => {
-            "No drift, anomaly or trend was noticed.".to_owned()
+            "No drift, anomaly, trend or correlation was noticed.".to_owned()
         }
         Reading::Known(events) => {
             let worst = events.iter().map(|event| event.severity).max();
@@ -196,6 +207,7 @@ mod tests {
                 calls: 9,
                 excess_s,
                 budget_s: 1.0,
+                regret_s: 3.0,
             };
             let (known_by, source) = (KnownBy::Measured, String::new());
             learning(&Regret {
@@ -205,9 +217,10 @@ mod tests {
             })
             .unwrap()
         };
-        assert!(of([0.1, 0.2]).contains("always inside its budget"));
-        assert!(of([1.1, 0.2]).contains("now inside, but not all the way, its budget"));
-        assert!(of([0.1, 1.2]).contains("above its budget"));
+        assert!(of([0.1, 0.2]).contains("cost 200 ms, never more than their budget of 1.00 s"));
+        assert!(of([1.1, 0.2]).contains("by now within, though not all the way, their budget"));
+        assert!(of([0.1, 1.2]).contains("cost 1.20 s, more than their budget"));
+        assert!(of([0.1, 0.2]).contains("took 3.00 s longer than if the best kernel"));
     }
 
     #[test]

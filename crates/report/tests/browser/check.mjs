@@ -1,74 +1,7 @@
-// Opens report pages in a headless browser and does what a reader does. Driven by tests/browser.rs, which passes one JSON
+// Opens pages of made-up facts in a headless browser and does what a reader does. Driven by tests/browser.rs, which passes one JSON
 // argument: { modules, browser, page, small, big, hostile, screenshots }. Ends 0 if all is well; says on standard output what was seen.
 import assert from "node:assert/strict";
-import { createRequire } from "node:module";
-import { pathToFileURL } from "node:url";
-
-const asked = JSON.parse(process.argv[2]);
-const require = createRequire(asked.modules + "/");
-const puppeteer = require("puppeteer-core");
-const axe = require("axe-core").source;
-
-const browser = await puppeteer.launch({
-  executablePath: asked.browser,
-  // Without a user namespace (containers, root) the sandbox cannot start; the pages are our own.
-  // A busy machine is no failure of the page.
-  protocolTimeout: 600_000,
-  timeout: 300_000,
-  args: ["--no-sandbox", "--disable-dev-shm-usage", "--force-color-profile=srgb", "--hide-scrollbars"],
-});
-
-const troubles = [];
-const open = async (file, width, theme) => {
-  const page = await browser.newPage();
-  page.setDefaultTimeout(300_000);
-  page.setDefaultNavigationTimeout(300_000);
-  page.on("console", (message) => { if (["error", "warn"].includes(message.type())) troubles.push(message.text()); });
-  page.on("pageerror", (error) => troubles.push(String(error)));
-  page.on("request", (request) => {
-    const url = request.url();
-    if (url !== pathToFileURL(file).href && !url.startsWith("data:")) troubles.push(`asked for ${url}`);
-  });
-  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: theme }, { name: "prefers-reduced-motion", value: "reduce" }]);
-  await page.setViewport({ width, height: 900, deviceScaleFactor: 1 });
-  await page.goto(pathToFileURL(file).href, { waitUntil: "load" });
-  return page;
-};
-const background = (page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-const shot = (page, name) => page.screenshot({ path: `${asked.screenshots}/${name}.png`, fullPage: true });
-
-// Findings that keep people out; tables behind folds are looked at too.
-const accessible = async (page, where) => {
-  await page.evaluate(() => document.querySelectorAll("details").forEach((fold) => { fold.open = true; }));
-  // The policy of the page lets no script in; the debugger is not bound by it.
-  await page.evaluate(axe + "\n0");
-  const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations", "incomplete"] }));
-  const grave = found.violations.filter((one) => ["serious", "critical"].includes(one.impact));
-  const words = grave.map((one) => `${one.id}: ${one.help}\n  ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 200) + " " + (node.any[0]?.message ?? "")).join("\n  ")}`);
-  assert.deepEqual(words, [], `${where}: serious findings`);
-  return found.violations.map((one) => `${one.id} (${one.impact})`);
-};
-
-// What axe leaves open: text on coloured and hatched fields of the map, worked out from the colours as they are drawn.
-const leastContrast = (page) => page.evaluate(() => {
-  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const drawn = (colour) => {
-    canvas.clearRect(0, 0, 1, 1);
-    canvas.fillStyle = colour;
-    canvas.fillRect(0, 0, 1, 1);
-    return [...canvas.getImageData(0, 0, 1, 1).data.slice(0, 3)].map((part) => part / 255);
-  };
-  const light = (rgb) => {
-    const [r, g, b] = rgb.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const ratios = [...document.querySelectorAll(".field, .key")].map((field) => {
-    const style = getComputedStyle(field);
-    const [a, b] = [light(drawn(style.color)), light(drawn(style.backgroundColor))];
-    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  });
-  return Math.min(...ratios);
-});
+import { accessible, asked, background, browser, fits, leastContrast, open, prints, shot, troubles } from "./reader.mjs";
 
 try {
   const page = await open(asked.page, 1280, "light");
@@ -176,16 +109,13 @@ try {
   // A system that prefers dark gets it without asking.
   const night = await open(asked.page, 1280, "dark");
   assert.equal(await background(night), dark);
-  await night.emulateMediaType("print");
-  assert.equal(await background(night), "rgb(255, 255, 255)", "paper is white");
-  await night.pdf({ path: `${asked.screenshots}/print.pdf`, format: "A4", printBackground: false });
   await night.close();
+  const sheets = await prints(asked.page, "print");
 
   // Narrow: nothing sticks out.
   for (const width of [360, 768]) {
     const narrow = await open(asked.page, width, "light");
-    const wide = await narrow.evaluate(() => document.documentElement.scrollWidth);
-    assert.ok(wide <= width, `${wide} px of page in a window of ${width}`);
+    await fits(narrow, width);
     if (width === 360) await shot(narrow, "narrow");
     await narrow.close();
   }
@@ -206,7 +136,7 @@ try {
   await hostile.close();
 
   assert.deepEqual(troubles, [], "console and network are quiet");
-  console.log(JSON.stringify({ light, dark, rows: times.length, other_findings: findings }));
+  console.log(JSON.stringify({ light, dark, rows: times.length, sheets, other_findings: findings }));
 } finally {
   await browser.close();
 }
