@@ -298,7 +298,7 @@ fn line(ceiling: &Ceiling, all: &[Ceiling], (x, y): (&Axis, &Axis), i: usize) ->
     let name = html! {
         @if ceiling.slanted {
             // By turns further along: lines may lie so close that their names would cover each other.
-            @let along = if i % 2 == 0 { "3%" } else { "14%" };
+            @let along = if i.is_multiple_of(2) { "3%" } else { "14%" };
             text.limit-name dy="-5" { textPath href={ "#" (id) } startOffset=(along) { (ceiling.name) } }
         } @else {
             text.limit-name x=(place(x1)) y=(place(y1 - 5.0)) text-anchor="end" { (ceiling.name) }
