@@ -115,7 +115,7 @@ fn described_table(told: &Described) -> String {
     ]);
     let mut text = "best time over that of the configuration that is recommended without measuring, and of the median configuration\n".to_owned();
     text += &output::columns(
-        &["space", "of", "device", "recommended", "median", ""],
+        &["space", "of", "device", "recommended", "median", "configuration"],
         &[1, 3, 4],
         rows,
     );

@@ -301,17 +301,17 @@ impl Guided {
         chosen
     }
 
-    /// Takes a second answer in place of the first. What works now and then counts as working.
-    fn correct(&mut self, configuration: &Configuration, log_time: f64) {
+    /// Takes a second answer in place of the first, if that was a time. What works now and then counts as working.
+    fn correct(&mut self, configuration: &Configuration, log_time: f64) -> bool {
         let place = self
             .seen
             .iter()
             .position(|seen| seen.configuration == *configuration);
-        let Some(place) = place.filter(|_| log_time.is_finite()) else {
-            return;
+        let Some(place) = place else {
+            return false;
         };
-        if self.seen[place].log_time == log_time {
-            return;
+        if self.seen[place].log_time == log_time || log_time.is_infinite() {
+            return true;
         }
         self.seen[place].log_time = log_time;
         self.order.retain(|other| *other != place);
@@ -323,6 +323,7 @@ impl Guided {
         // Rows of the forest are in the order of what was seen.
         let left = log_time - self.expects(configuration);
         self.times.correct(place, left as f32);
+        true
     }
 
     /// Whether so much gain per run, times the runs to come, is less than what finding out costs.
@@ -380,11 +381,11 @@ impl Search for Guided {
         let again = self.tried.was_told(configuration);
         let log_time = self.tried.told(configuration, outcome);
         self.costs += outcome.cost.unwrap_or(0.0);
-        if again {
-            self.correct(configuration, log_time);
+        if again && (self.correct(configuration, log_time) || log_time.is_infinite()) {
             return;
         }
-        self.told += 1;
+        // What failed at first and works now was counted then.
+        self.told += usize::from(!again);
         let (mut row, mut smooth_row) = (Vec::new(), Vec::new());
         self.rows(configuration, &mut row, &mut smooth_row);
         let works = log_time.is_finite();

@@ -348,8 +348,8 @@ impl Space {
 
     /// The first allowed configuration: the first value of every parameter, or what is allowed next after it.
     ///
-    /// Where a walk of some two million steps does not come to it, one that is drawn takes its place, with values as early as
-    /// they may be. If that fails as well, there may be none, or it is too rare to be found.
+    /// Where a walk of two million steps does not come to it, one that is drawn takes its place, with values as early as they may be. If that
+    /// fails as well, either there is none for certain, or it is too rare to be found.
     pub fn first(&self) -> Result<Configuration, NoneAllowed> {
         let mut walk = Walk::new(self);
         if let Some(first) = walk.next_within(self, STEPS) {
@@ -360,14 +360,21 @@ impl Space {
         }
         // Always the same draws: it is the default that others are held against.
         let mut random = Pcg64Mcg::seed_from_u64(0);
-        let drawn = (0..SAMPLES).find_map(|_| self.sample(&mut random));
+        let mut walk = Walk::shuffled(self, &mut random);
+        let mut drawn = walk.next_within(self, STEPS);
+        if drawn.is_none() && !walk.gave_up() {
+            return Err(NoneAllowed::Empty);
+        }
+        for _ in 0..SAMPLES {
+            drawn = drawn.or_else(|| self.sample(&mut random));
+        }
         let Some(mut found) = drawn else {
-            let tries = STEPS + SAMPLES * (DRAWS + PATIENCE);
+            let tries = 2 * STEPS + SAMPLES * (DRAWS + PATIENCE);
             return Err(NoneAllowed::NotFound { tries });
         };
         for slot in 0..self.parameters.len() {
-            let earlier = (0..found.0[slot]).map(|place| found.with(slot, place));
-            let earlier = earlier.into_iter().find(|one| self.allows(one));
+            let mut earlier = (0..found.0[slot]).map(|place| found.with(slot, place));
+            let earlier = earlier.find(|one| self.allows(one));
             found = earlier.unwrap_or(found);
         }
         Ok(found)

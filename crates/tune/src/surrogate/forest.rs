@@ -304,6 +304,29 @@ mod tests {
     }
 
     #[test]
+    fn a_corrected_row_is_as_if_it_had_never_been_otherwise() {
+        let mut random = Pcg64Mcg::seed_from_u64(3);
+        let data = rows(40, &mut random);
+        let mut forest = Forest::new(3, 4);
+        for row in &data {
+            forest.push(row, target(row));
+        }
+        forest.regrow(4, &mut random);
+        let before = forest.clone();
+        forest.correct(7, 50.0);
+        assert!(forest.believe(&data[7]).mean > before.believe(&data[7]).mean + 1.0);
+        forest.correct(7, target(&data[7]));
+        for row in &data {
+            let (now, then) = (forest.believe(row), before.believe(row));
+            assert!(
+                (now.mean - then.mean).abs() < 1e-3 && (now.variance - then.variance).abs() < 1e-2
+            );
+        }
+        // There is no such row.
+        forest.correct(40, 1.0);
+    }
+
+    #[test]
     fn a_new_row_counts_before_trees_are_grown_again() {
         let mut random = Pcg64Mcg::seed_from_u64(2);
         let mut forest = Forest::new(3, 10);

@@ -193,7 +193,8 @@ fn restrictions_over_a_huge_space_are_read_in_bounded_time() {
     };
     let found = spec("p0 * p9 >= 200").unwrap();
     assert!(found.space().allows(found.default_configuration()));
-    match spec("p0 * p9 >= 300") {
+    let sum = "p0 + p1 + p2 + p3 + p4 + p5 + p6 + p7 + p8 + p9 > 160";
+    match spec(sum) {
         Err(SpecError::Line {
             line: 2,
             problem: problem @ SpecProblem::NoneAllowed(NoneAllowed::NotFound { .. }),
@@ -201,6 +202,11 @@ fn restrictions_over_a_huge_space_are_read_in_bounded_time() {
         }) => assert!(problem.to_string().contains("loosen the restrictions")),
         other => panic!("{other:?}"),
     }
+    let empty = spec("p0 * p9 >= 300").unwrap_err().to_string();
+    assert!(
+        empty.contains("the restrictions allow no configuration"),
+        "{empty}"
+    );
 }
 
 #[test]
