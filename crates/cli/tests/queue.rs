@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use server::Server;
-use typed::{kernelwise, text};
+use typed::{kernelwise, text, words};
 
 fn with(server: &Server, records: &Path, words: &[&str]) -> Command {
     let mut command = kernelwise(records, words);
@@ -131,4 +131,65 @@ fn whoever_waits_decides_what_is_measured_next() {
     assert!((7..=8).contains(&put) && told["done"] == put, "{told}");
     assert!(told["best"]["time_ns"].as_f64().unwrap() > 0.0);
     assert_eq!(jobs(), put);
+}
+
+/// Whoever waits and whoever works say once that the server is away, wait for it, and go on when it is back.
+#[test]
+fn a_server_that_is_restarted_is_waited_for() {
+    let Some(mut server) = Server::start() else {
+        return;
+    };
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let put = words(
+        "tune matmul --shape 64x64x64 --kernel cpu-matmul-f32-packed-portable --budget 12 --time-budget 3 --queue --format json",
+    );
+    let said = |dir: &Path| dir.join("said");
+    let quietly = |dir: &Path, words: &[&str]| {
+        let mut command = with(&server, dir, words);
+        let file = std::fs::File::create(said(dir)).unwrap();
+        command.stdout(Stdio::piped()).stderr(file).spawn().unwrap()
+    };
+    let waits = quietly(here.path(), &put);
+    let mut works = quietly(there.path(), &["worker", "--lease", "5"]);
+    let until = |what: &str, holds: &dyn Fn() -> bool| {
+        for _ in 0..1200 {
+            if holds() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("{what}");
+    };
+    let there_is = "SELECT count(*) FROM pg_tables WHERE tablename = 'job'";
+    until("tables are made", &|| server.count(there_is) == 1);
+    let done = "SELECT count(*) FROM kernelwise.job WHERE state = 'done'";
+    until("two jobs are done", &|| server.count(done) >= 2);
+    server.stop();
+    let notes = |dir: &Path, words: &str| {
+        let text = std::fs::read_to_string(said(dir)).unwrap();
+        text.matches(words).count()
+    };
+    for dir in [here.path(), there.path()] {
+        until("it is noticed", &|| {
+            notes(dir, "waiting until it answers") > 0
+        });
+    }
+    server.run();
+    let Output { status, stdout, .. } = waits.wait_with_output().unwrap();
+    let said_here = std::fs::read_to_string(said(here.path())).unwrap();
+    assert!(status.success(), "{said_here}");
+    assert!(works.try_wait().unwrap().is_none(), "the worker goes on");
+    works.kill().unwrap();
+    works.wait().unwrap();
+    for dir in [here.path(), there.path()] {
+        assert_eq!(notes(dir, "waiting until it answers"), 1);
+        assert_eq!(notes(dir, "the server is back"), 1);
+    }
+    let told: Value = serde_json::from_str(text(&stdout)).unwrap();
+    assert_eq!(told["done"], told["put"], "{told}");
+    assert_eq!(told["poisoned"], 0);
+    // Nothing counts twice.
+    let twice = "SELECT count(*) FROM kernelwise.series
+        WHERE origin IN (SELECT origin FROM kernelwise.series GROUP BY origin HAVING count(*) > 1)";
+    assert_eq!(server.count(twice), 0);
 }

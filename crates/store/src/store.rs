@@ -274,7 +274,7 @@ impl Store {
     }
 
     fn notes<T: DeserializeOwned>(&self, kind: NoteKind) -> Result<Vec<(Note, T)>, StoreError> {
-        let notes = self.with(|conn| rows::notes(conn, Some(kind), None))?;
+        let notes = self.with(|conn| rows::notes(conn, Some(kind)))?;
         let typed = notes.into_iter().filter_map(|note| {
             let body = serde_json::from_value(note.body.clone());
             // What another version wrote may be of another form.

@@ -64,7 +64,7 @@ fn child_is_newer() {
     let version = "PRAGMA user_version";
     let before: i64 = conn.query_row(version, [], |row| row.get(0)).unwrap();
     conn.execute_batch(
-        "BEGIN IMMEDIATE; CREATE TABLE later (x); ALTER TABLE series ADD COLUMN later",
+        "BEGIN IMMEDIATE; CREATE TABLE later (x); ALTER TABLE series ADD COLUMN later INTEGER",
     )
     .unwrap();
     conn.pragma_update(None, "user_version", NEWER).unwrap();

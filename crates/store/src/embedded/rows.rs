@@ -527,16 +527,12 @@ pub(crate) fn note_body(
     Ok(serde_json::from_str(row.get_ref(0)?.as_str()?).ok())
 }
 
-/// Notes of a kind, in order; those changed after a revision only, if one is given.
-pub(crate) fn notes(
-    conn: &Connection,
-    kind: Option<NoteKind>,
-    after: Option<i64>,
-) -> rusqlite::Result<Vec<Note>> {
+/// Notes of a kind, or all, in order.
+pub(crate) fn notes(conn: &Connection, kind: Option<NoteKind>) -> rusqlite::Result<Vec<Note>> {
     let sql = "SELECT kind, fingerprint, name, at_s, body FROM note \
-        WHERE (?1 IS NULL OR kind = ?1) AND (?2 IS NULL OR changed > ?2) ORDER BY kind, fingerprint, name";
+        WHERE ?1 IS NULL OR kind = ?1 ORDER BY kind, fingerprint, name";
     let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query(params![kind.map(NoteKind::name), after])?;
+    let mut rows = statement.query([kind.map(NoteKind::name)])?;
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {
         let note = || {

@@ -65,7 +65,7 @@ impl Store {
                 wisdom.add(record);
             }
             let wanted = |of: &Fingerprint| what.only.as_ref().is_none_or(|only| only == of);
-            for note in rows::notes(conn, None, None)? {
+            for note in rows::notes(conn, None)? {
                 if wanted(&note.fingerprint) {
                     wisdom.add_note(portable(note));
                 }
