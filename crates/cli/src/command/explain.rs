@@ -17,8 +17,7 @@ use kernelwise_select::problem::kind;
 use kernelwise_select::{Observer, Policy, Quarantine, Remembered, Selector, Statistics};
 use kernelwise_types::units::Nanos;
 use kernelwise_types::{
-    Calibration, Candidate, Decision, Estimate, Fingerprint, KernelId, Numerics, Ranked, Reason,
-    Workload,
+    Calibration, Candidate, Decision, Estimate, Fingerprint, KernelId, Ranked, Reason, Workload,
 };
 use serde::Serialize;
 
@@ -162,6 +161,11 @@ pub(super) fn learned(args: &args::Explain) -> Result<Ready, Failure> {
     let kernels = kernelwise_cpu::kernels()?;
     // What cannot be done is told before seconds of calibrating.
     asked::must_be_computed(&workload, &machine, &kernels)?;
+    let forced = environment::text("KERNELWISE_FORCE")?;
+    if let Some(forced) = &forced {
+        let known: Vec<KernelId> = kernels.iter().map(|one| one.spec().id.clone()).collect();
+        must_exist(forced, &known)?;
+    }
     let records = Records::open(&machine)?;
     let budget = Duration::from_secs_f64(args.calibration_budget);
     let calibration = match records.memory().calibration()? {
@@ -184,11 +188,7 @@ pub(super) fn learned(args: &args::Explain) -> Result<Ready, Failure> {
     // Those of other software are no answer either: a few calls verify them.
     let measured = |one: &Remembered| one.workload == workload && !one.tally.is_stale();
     let is_known = forecast.kinds().any(own) || found.here.iter().any(measured);
-    let numerics = match args.allow_reduced {
-        true => Numerics::ReducedPrecision,
-        false => Numerics::Reordered,
-    };
-    let known: Vec<KernelId> = kernels.iter().map(|one| one.spec().id.clone()).collect();
+    let numerics = asked::numerics(args.allow_reduced);
     let mut builder = Selector::builder(machine, kernels);
     if let Some(calibration) = &calibration {
         builder = builder.calibration(calibration.clone());
@@ -201,8 +201,7 @@ pub(super) fn learned(args: &args::Explain) -> Result<Ready, Failure> {
         .quarantined(records.quarantined()?)
         .observer(Arc::clone(records.memory()) as Arc<dyn Observer>)
         .background(false);
-    if let Some(forced) = environment::text("KERNELWISE_FORCE")? {
-        must_exist(&forced, &known)?;
+    if let Some(forced) = forced {
         let with = builder.force_from(&forced);
         builder = with.map_err(|error| Failure::Usage(anyhow!("KERNELWISE_FORCE: {error}")))?;
     }
