@@ -2,10 +2,12 @@
 
 use kernelwise_model::watch::{Level, Peaks, Run, Sensors, WorkloadClass};
 use kernelwise_types::calibration::{AccessPattern, MemoryPlace};
+use kernelwise_types::state::PowerMode;
 use kernelwise_types::{Calibration, Machine, SystemState, Workload};
 
 /// What holds a run up that takes so long on so many threads. The state of the machine, if anybody looked, tells whether its clock is
-/// held back.
+/// held back: by heat, if the processor counted that it throttled itself, or by the power budget, if the machine is set to save
+/// power and runs below nine tenths of its highest clock.
 pub fn bound(
     workload: &Workload,
     time_ns: f64,
@@ -36,9 +38,21 @@ pub fn bound(
     let throttled = state.and_then(|state| state.throttling.known().copied());
     let sensors = Sensors {
         thermal_limited: throttled.unwrap_or(false),
-        power_limited: false,
+        power_limited: state.is_some_and(|state| is_power_limited(state, machine)),
     };
     WorkloadClass::of(&run, &peaks, sensors)
+}
+
+/// A clock below this share of the highest is held back.
+const HELD_BACK: f64 = 0.9;
+
+/// Whether the machine is set to save power, and its clock is lower than it could be. What the package draws is no evidence: the
+/// limit that it would have to be held against is not readable without privileges.
+fn is_power_limited(state: &SystemState, machine: &Machine) -> bool {
+    let saves = state.power_mode.known() == Some(&PowerMode::PowerSave);
+    let highest = machine.cpu.max_frequency.known();
+    let clock = state.frequency.known().zip(highest);
+    saves && clock.is_some_and(|(clock, highest)| clock.get() < HELD_BACK * highest.get())
 }
 
 /// The levels of memory whose bandwidth was measured, the nearest first.
@@ -184,14 +198,30 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_held_back_by_heat_is_told() {
-        let machine = kernelwise_probe::machine();
+    fn a_clock_held_back_is_told_with_what_holds_it() {
+        use kernelwise_types::Reading;
+        use kernelwise_types::units::Hertz;
+        let mut machine = kernelwise_probe::machine();
+        machine.cpu.max_frequency = Reading::Known(Hertz::new(4e9).unwrap());
         let options = kernelwise_probe::SamplerOptions::default();
         let sampler = kernelwise_probe::Sampler::start(options).unwrap();
         let mut state = sampler.look().state.clone();
-        state.throttling = kernelwise_types::Reading::Known(true);
         let workload: Workload = "matmul f32 1000x1000x1000".parse().unwrap();
-        let class = bound(&workload, 2.5e7, 1, &machine, &calibration(), Some(&state));
-        assert_eq!(class, WorkloadClass::ThermalLimited);
+        let of =
+            |state: &SystemState| bound(&workload, 2.5e7, 1, &machine, &calibration(), Some(state));
+        state.throttling = Reading::Known(true);
+        assert_eq!(of(&state), WorkloadClass::ThermalLimited);
+        state.throttling = Reading::Known(false);
+        let at = |state: &mut SystemState, clock: f64, mode: PowerMode| {
+            state.frequency = Reading::Known(Hertz::new(clock).unwrap());
+            state.power_mode = Reading::Known(mode);
+            of(state)
+        };
+        let saving = at(&mut state, 2e9, PowerMode::PowerSave);
+        assert_eq!(saving, WorkloadClass::PowerLimited);
+        // At its highest clock nothing is held back, and a low clock alone says nothing.
+        for (clock, mode) in [(4e9, PowerMode::PowerSave), (2e9, PowerMode::Balanced)] {
+            assert_eq!(at(&mut state, clock, mode), WorkloadClass::Compute);
+        }
     }
 }
