@@ -60,6 +60,7 @@ fn every_type_of_model_has_its_row() {
     for name in kernelwise_model::ModelKind::NAMES {
         assert!(names.contains(&name), "{name} in {names:?}");
     }
+    assert!(names.contains(&"boosted-trees with slowdowns"), "{names:?}");
     for model in models {
         let figure = |name: &str| model[name].as_f64().unwrap();
         assert!(figure("geo_slowdown") >= 1.0 && figure("geo_slowdown") < fixed.as_f64().unwrap());
@@ -91,6 +92,7 @@ fn people_get_a_table() {
         "{out}"
     );
     for word in [
+        "no call waits for a model",
         "slowdown",
         "ridge",
         "boosted-trees-small",
@@ -132,4 +134,44 @@ fn without_records_it_says_what_to_do() {
     assert_eq!(output.status.code(), Some(4));
     assert!(text(&output.stderr).contains("run `kernelwise learn` first"));
     assert_eq!(text(&output.stdout), "");
+}
+
+#[test]
+fn what_a_fit_takes_is_told() {
+    let records = tempfile::tempdir().unwrap();
+    let bench = |more: &[&str]| {
+        let words = [
+            &["bench", "model", "--rows", "300", "--features", "4"],
+            more,
+        ]
+        .concat();
+        let output = typed::run(records.path(), &words);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    };
+    let figures: Value = serde_json::from_str(&bench(&["--format", "json"])).unwrap();
+    assert_eq!(figures["schema"], "kernelwise.bench_model/1");
+    assert_eq!(figures["model"], "boosted-trees");
+    assert_eq!(
+        (&figures["rows"], &figures["features"]),
+        (&300.into(), &4.into())
+    );
+    // So few rows never leave their thread.
+    assert_eq!(figures["threads"], 1);
+    assert!(figures["fit_s"].as_f64().unwrap() > 0.0);
+    assert!(figures["predict_ns"].as_f64().unwrap() > 0.0);
+    if cfg!(target_os = "linux") {
+        let mib = |name: &str| figures[name].as_f64().unwrap();
+        assert!(mib("peak_rss_mib") >= mib("rss_before_mib") && mib("rss_before_mib") > 1.0);
+    }
+    let table = bench(&["--model", "ridge"]);
+    assert!(
+        table.contains("ridge of 300 rows with 4 features"),
+        "{table}"
+    );
+    for words in [["--rows", "0"], ["--features", "0"], ["--model", "lasso"]] {
+        let words = [&["bench", "model"], &words[..]].concat();
+        let output = typed::run(records.path(), &words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+    }
 }

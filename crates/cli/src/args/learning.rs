@@ -79,8 +79,8 @@ pub(crate) struct ModelEvaluate {
     #[arg(long, value_name = "N", requires = "find_db", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: Option<u32>,
 
-    /// Types of models for --find-db, by default all
-    #[arg(long, value_delimiter = ',', default_values = ModelKind::NAMES, value_parser = PossibleValuesParser::new(ModelKind::NAMES))]
+    /// Types of models to compare: with --find-db all unless some are named, without it those named, beside the models in use
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', value_parser = PossibleValuesParser::new(ModelKind::NAMES))]
     pub(crate) models: Vec<String>,
 
     /// How results are printed
@@ -103,8 +103,7 @@ pub(crate) struct ModelShow {
 const MODEL_EVALUATE_NOTES: &str = "\
 Of this machine's own records, workloads are dealt into five hands, and the times of each are forecast from the other four. With --find-db, a model per algorithm learns ln of the time over the work, with all times of one half of the problems known. The slowdown is that of its \
 choices in the other half over the best recorded, a geometric mean. `in 90 %` is the share of times within their 90 % intervals; \
-median and p90 are factors between predicted and recorded times. `with slowdowns` has a second model beside the first, as the selector has, \
-and is shown if it chooses better.";
+median and p90 are factors between predicted and recorded times. `with slowdowns` has a second model beside the first, as the selector has.";
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Report {

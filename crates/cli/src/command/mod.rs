@@ -14,6 +14,7 @@ mod demo;
 mod doctor;
 mod explain;
 mod external;
+mod fits;
 mod fleet;
 mod generated;
 mod hits;
@@ -70,6 +71,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Bench(Bench::Store(asked)) => fleet::bench(&asked),
         Command::Bench(Bench::Ops(ops)) => bench::run(&ops),
         Command::Bench(Bench::Select(select)) => hits::run(&select),
+        Command::Bench(Bench::Model(asked)) => fits::run(&asked),
         Command::Bench(Bench::Choices(asked)) => choices::run(&asked),
         Command::Completions { shell } => generated::completions(shell),
         Command::Man => generated::man(),

@@ -32,14 +32,20 @@ pub(crate) fn evaluate_models(args: &args::ModelEvaluate) -> Result<(), Failure>
     }
 }
 
+/// The types of models that were named.
+pub(super) fn named(args: &args::ModelEvaluate) -> Result<Vec<ModelKind>, Failure> {
+    let kinds = args.models.iter().map(|name| name.parse());
+    let kinds: Result<_, kernelwise_model::UnknownModel> = kinds.collect();
+    kinds.map_err(|error| Failure::Usage(anyhow::Error::new(error)))
+}
+
 fn on_convolutions(args: &args::ModelEvaluate, path: &Path) -> Result<(), Failure> {
     let mut contenders: Vec<Contender> = Vec::new();
-    for name in &args.models {
-        let kind: ModelKind = name
-            .parse()
-            .map_err(|error| Failure::Usage(anyhow::Error::new(error)))?;
-        contenders.push(kind.into());
-    }
+    let kinds = match args.models.is_empty() {
+        true => ModelKind::ALL.to_vec(),
+        false => named(args)?,
+    };
+    contenders.extend(kinds.into_iter().map(Contender::from));
     let record = FindDb::open(path).map_err(|error| {
         let is_missing =
             matches!(&error, ReadError::File(file) if file.kind() == std::io::ErrorKind::NotFound);
@@ -111,8 +117,15 @@ fn table(evaluation: &Evaluation) -> String {
             text += &format!(" {} learned from {rows} rows per algorithm\n", model.name);
         }
     }
-    text
+    text + USED
 }
+
+/// Which of them is used where.
+const USED: &str = "\
+ no call waits for a model: choices are looked up, and models are asked once for each new input
+ asked then are boosted trees with slowdowns, fitted to what the program met, and curves with boosted trees, fitted to records
+ boosted-trees-small is for whoever asks a model on every call: quicker, and its choices are worse
+";
 
 const HEADINGS: [&str; 8] = [
     "",

@@ -1,11 +1,12 @@
 //! Models of this machine's own records: what there are, and how good they are on shapes they have not seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::anyhow;
 use kernelwise_measure::{Clock, TscClock};
+use kernelwise_model::ModelKind;
 use kernelwise_select::Evidence;
-use kernelwise_select::forecast::{Accuracy, Forecast, Judged, Scope, judge};
+use kernelwise_select::forecast::{Accuracy, Choices, Forecast, Judged, Scope, judge, judge_with};
 use kernelwise_select::learn::Rules;
 use serde::Serialize;
 
@@ -21,6 +22,19 @@ struct Evaluated {
     seed: u64,
     #[serde(flatten)]
     judged: Judged,
+    /// Other types of models on the same times, if some were named.
+    models: Vec<OfType>,
+}
+
+/// A type of model in the place of those in use.
+#[derive(Debug, Serialize)]
+struct OfType {
+    name: &'static str,
+    /// `null` if it could not be fitted to any kind.
+    all: Option<Accuracy>,
+    choices: Option<Choices>,
+    /// Seconds of all fits.
+    train_s: f64,
 }
 
 /// Candidates that differ by less, in ln t, are as good as each other.
@@ -36,6 +50,8 @@ struct Shown {
     models: Vec<Scope>,
     /// Kinds with too few workloads for a model, with how many there are.
     too_few: BTreeMap<String, usize>,
+    /// Operations and element types that there are kernels for, and no times of.
+    never_seen: BTreeSet<String>,
 }
 
 /// What is on record here, as evidence.
@@ -64,8 +80,21 @@ pub(super) fn evaluate(args: &args::ModelEvaluate) -> Result<(), Failure> {
     let (_, mut evidence) = recorded()?;
     // What other machines took is no time of this one.
     evidence.retain(|one| one.away.is_none());
+    let kinds = super::model::named(args)?;
+    let clock = TscClock::new();
     let bar = progress::uncounted(super::report::FORECASTING);
+    let of_type = |kind: ModelKind| {
+        let began = clock.now();
+        let judged = judge_with(&evidence, &kind, zone(), args.seed);
+        OfType {
+            name: kind.name(),
+            all: judged.all,
+            choices: judged.choices,
+            train_s: clock.now().saturating_sub(began) as f64 / 1e9,
+        }
+    };
     let evaluated = Evaluated {
+        models: kinds.into_iter().map(of_type).collect(),
         workloads: workloads(&evidence).values().sum(),
         times: evidence.len(),
         seed: args.seed,
@@ -97,7 +126,7 @@ fn workloads(evidence: &[Evidence]) -> BTreeMap<String, usize> {
 }
 
 fn table(evaluated: &Evaluated) -> String {
-    let row = |(name, accuracy): (String, &Accuracy)| {
+    let row = |(name, accuracy): (String, &Accuracy)| -> Vec<String> {
         vec![
             name,
             accuracy.times.to_string(),
@@ -114,8 +143,11 @@ fn table(evaluated: &Evaluated) -> String {
     let operations = judged.operations.iter().map(|(name, a)| (name.clone(), a));
     let decades = judged.decades.iter();
     let decades = decades.map(|(power, a)| (format!("from 1e{power} ns"), a));
+    let sizes = judged.sizes.iter();
+    let sizes = sizes.map(|(power, a)| (format!("from 1e{power} bytes"), a));
     let all = judged.all.iter().map(|a| ("all".to_owned(), a));
-    let rows = operations.chain(decades).chain(all).map(row).collect();
+    let groups = operations.chain(decades).chain(sizes).chain(all);
+    let rows = groups.map(row).collect();
     let headings = [
         "",
         "times",
@@ -163,6 +195,30 @@ fn table(evaluated: &Evaluated) -> String {
         let words = words.collect::<Vec<_>>().join(", ");
         text += &format!("errors grow without: {words}\n");
     }
+    if !evaluated.models.is_empty() {
+        let slowdown = |choices: &Option<Choices>| {
+            let choices = choices.as_ref();
+            choices.map_or("-".to_owned(), |c| format!("x{:.3}", c.geo_slowdown))
+        };
+        let usual = judged.all.iter().map(|all| {
+            let mut row = row(("in use: curves and trees".to_owned(), all));
+            row.extend([slowdown(&judged.choices), String::new()]);
+            row
+        });
+        let others = evaluated.models.iter().map(|one| {
+            let name = one.name.to_owned();
+            let mut row = match &one.all {
+                Some(all) => row((name, all)),
+                None => vec![name, "0".to_owned()],
+            };
+            row.resize(headings.len(), "-".to_owned());
+            row.extend([slowdown(&one.choices), format!("{:.1} s", one.train_s)]);
+            row
+        });
+        let rows = usual.chain(others).collect();
+        let headings = [&headings[..], &["choices", "took"]].concat();
+        text += &output::columns(&headings, &[1, 2, 3, 4, 5, 6, 7, 8], rows);
+    }
     if judged.without_model > 0 {
         let count = judged.without_model;
         text += &format!(" {count} times are of kinds with too few workloads for a model\n");
@@ -208,11 +264,34 @@ fn tell(
         train_s,
         models,
         too_few,
+        never_seen: never_seen(evidence)?,
     };
     match args.format {
         Format::Json => output::json("kernelwise.model_show/1", &shown),
         Format::Table => output::text(&shown_text(&shown)),
     }
+}
+
+/// Operations and element types that there are kernels for, and no times of.
+fn never_seen(evidence: &[Evidence]) -> Result<BTreeSet<String>, Failure> {
+    let seen: BTreeSet<String> = evidence
+        .iter()
+        .flat_map(|one| {
+            let (operation, dtype) = (one.of.workload.operation(), one.of.workload.dtype());
+            // Kernels are named after the operation with its variant, or without.
+            [
+                format!("{} {dtype}", operation.name()),
+                format!("{operation} {dtype}"),
+            ]
+        })
+        .collect();
+    let kernels = kernelwise_cpu::kernels()?;
+    let computed = kernels.iter().flat_map(|kernel| {
+        let id = &kernel.spec().id;
+        let dtype = id.dtypes().first();
+        dtype.map(|dtype| format!("{} {dtype}", id.operation()))
+    });
+    Ok(computed.filter(|one| !seen.contains(one)).collect())
 }
 
 fn shown_text(shown: &Shown) -> String {
@@ -243,6 +322,10 @@ fn shown_text(shown: &Shown) -> String {
     let mut text = output::columns(&headings, &[1, 2], rows.collect());
     for (kind, count) in &shown.too_few {
         text += &format!(" no model of {kind}: {count} measured\n");
+    }
+    if !shown.never_seen.is_empty() {
+        let words: Vec<&str> = shown.never_seen.iter().map(String::as_str).collect();
+        text += &format!(" never measured: {}\n", words.join(", "));
     }
     if let Some(train_s) = shown.train_s {
         text += &format!(" fitted in {train_s:.1} s\n");

@@ -40,6 +40,11 @@ impl Crew {
         Self::of(threads.min(MOST), WORTH_A_THREAD)
     }
 
+    /// How many they are while all are idle.
+    pub(super) fn threads(&self) -> usize {
+        self.idle.load(Ordering::Relaxed) + 1
+    }
+
     /// Whether somebody is free for a piece of this size. The answer may be late by the time it is used, which costs time only.
     pub(super) fn is_free_for(&self, work: usize) -> bool {
         work >= self.worth && self.idle.load(Ordering::Relaxed) > 0
@@ -119,6 +124,8 @@ mod tests {
 
     #[test]
     fn small_tables_have_no_crew() {
+        assert_eq!(Crew::for_work(1000).threads(), 1);
+        assert_eq!(Crew::of(3, 1).threads(), 3);
         // What a selector fits: some thousand rows of some dozen features.
         assert!(!Crew::for_work(10_000 * 40).is_free_for(usize::MAX));
     }

@@ -96,6 +96,11 @@ impl Boosting {
         }
     }
 
+    /// Threads that a fit to a table of so many rows and features may use on this machine.
+    pub fn threads(rows: usize, width: usize) -> usize {
+        Crew::for_work(rows.saturating_mul(width)).threads()
+    }
+
     /// Grows the trees. Same table, settings and seed: same trees.
     pub fn fit(&self, table: &Table, seed: u64) -> Result<Ensemble, FitError> {
         self.grow(table, seed, Follow::Remainder)

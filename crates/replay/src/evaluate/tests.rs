@@ -125,9 +125,12 @@ fn a_model_from_outside_takes_part_and_its_failure_is_named() {
     let record = record(300);
     let evaluation = on(&record, &[insider(false, 100, true)]).unwrap();
     // A mean per algorithm is an order of preference, and slowdowns make no other of it.
-    let [model] = evaluation.models.as_slice() else {
+    let [model, beside] = evaluation.models.as_slice() else {
         panic!("{evaluation:?}");
     };
+    // What is no better is told all the same.
+    assert_eq!(beside.name, "insider with slowdowns");
+    assert!(beside.geo_slowdown >= model.geo_slowdown - 1e-12);
     assert!(model.geo_slowdown >= evaluation.static_order_figures.geo_slowdown - 1e-12);
     assert_eq!(
         (model.name.as_str(), model.sampled_to),

@@ -70,6 +70,8 @@ pub struct Judged {
     pub operations: BTreeMap<String, Accuracy>,
     /// By powers of ten of the time, in nanoseconds.
     pub decades: BTreeMap<u32, Accuracy>,
+    /// By powers of ten of the bytes that are read and written.
+    pub sizes: BTreeMap<u32, Accuracy>,
     /// Times of kinds with too few workloads for a model.
     pub without_model: usize,
     /// Choosing by forecasts; `None` if nobody had a choice.
@@ -100,6 +102,8 @@ pub struct HeldOutTime {
     sd: f64,
     prior_error: Option<f64>,
     decade: u32,
+    /// Power of ten of the bytes that are read and written.
+    size: u32,
 }
 
 impl HeldOutTime {
@@ -172,17 +176,24 @@ fn judge_by(
                 half_width: foretold.half_width,
                 prior_error: one.expected_ns.map(|ns| (y - ns.max(0.01).ln()).abs()),
                 decade: (y / std::f64::consts::LN_10).max(0.0) as u32,
+                size: one
+                    .of
+                    .workload
+                    .cost()
+                    .map_or(0, |cost| cost.bytes().0.checked_ilog10().unwrap_or(0)),
             });
         }
     }
     let mut operations: BTreeMap<String, Vec<&HeldOutTime>> = BTreeMap::new();
     let mut decades: BTreeMap<u32, Vec<&HeldOutTime>> = BTreeMap::new();
+    let mut sizes: BTreeMap<u32, Vec<&HeldOutTime>> = BTreeMap::new();
     for one in &told {
         operations
             .entry(one.workload.operation().name().to_owned())
             .or_default()
             .push(one);
         decades.entry(one.decade).or_default().push(one);
+        sizes.entry(one.size).or_default().push(one);
     }
     let all: Vec<&HeldOutTime> = told.iter().collect();
     let unknown: Vec<HeldOutTime> = told
@@ -198,6 +209,7 @@ fn judge_by(
         all_at_usual_pace: accuracy(&unknown),
         operations: each(operations),
         decades: each(decades),
+        sizes: each(sizes),
         without_model,
         choices: choices(&told, zone),
         times: told,

@@ -57,6 +57,8 @@ fn shapes_that_were_not_measured_are_foretold() {
     assert!(all.prior_median_error_factor.unwrap() > 1.5);
     assert_eq!(judged.operations["matmul"], all);
     assert!(judged.decades.len() >= 3);
+    let by_size: usize = judged.sizes.values().map(|accuracy| accuracy.times).sum();
+    assert!(by_size == all.times && judged.sizes.len() >= 3);
     assert_eq!(judged.without_model, 0);
     assert_eq!(judge(&many(60), 0.02, 1), judge(&many(60), 0.02, 1));
 }
