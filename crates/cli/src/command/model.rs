@@ -121,11 +121,11 @@ fn table(evaluation: &Evaluation) -> String {
 }
 
 /// Which of them is used where.
-const USED: &str = "\
- no call waits for a model: choices are looked up, and models are asked once for each new input
- asked then are boosted trees with slowdowns, fitted to what the program met, and curves with boosted trees, fitted to records
- boosted-trees-small is for whoever asks a model on every call: quicker, and its choices are worse
-";
+const USED: &str = concat!(
+    " no call waits for a model: choices are looked up, and models are asked once for each new input\n",
+    " asked then are boosted trees with slowdowns, fitted to what the program met, and curves with boosted trees, fitted to records\n",
+    " boosted-trees-small is for whoever asks a model on every call: quicker, and its choices are worse\n",
+);
 
 const HEADINGS: [&str; 8] = [
     "",
