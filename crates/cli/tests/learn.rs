@@ -43,7 +43,36 @@ fn what_was_learned_is_used_by_later_runs() {
     assert!(all["median_error_factor"].as_f64().unwrap() >= 1.0);
     assert!(all["p90_error_factor"].as_f64() >= all["median_error_factor"].as_f64());
     assert!(judged["workloads"].as_u64().unwrap() > measured);
+    assert_eq!(judged["models"].as_array().unwrap().len(), 0);
+    assert!(!judged["sizes"].as_object().unwrap().is_empty());
+    // Other types of models, on the same times.
+    let words = ["model", "evaluate", "--models", "ridge,decision-tree"];
+    let compared = json(records, &words);
+    let types = compared["models"].as_array().unwrap();
+    assert_eq!(types.len(), 2);
+    for (one, name) in types.iter().zip(["ridge", "decision-tree"]) {
+        assert_eq!(one["name"], name);
+        assert_eq!(one["all"]["times"], all["times"]);
+        assert!(one["all"]["p90_error_factor"].as_f64().unwrap() >= 1.0);
+        assert!(one["choices"]["geo_slowdown"].as_f64().unwrap() >= 1.0);
+        assert!(one["train_s"].as_f64().unwrap() > 0.0);
+    }
+    let table = run(records, &words);
+    for word in ["in use: curves and trees", "ridge", "from 1e", "bytes"] {
+        assert!(text(&table.stdout).contains(word), "{word}");
+    }
     let shown = json(records, &["model", "show"]);
+    let never: Vec<&str> = shown["never_seen"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|one| one.as_str())
+        .collect();
+    assert!(
+        never.contains(&"matmul f32") && never.contains(&"transpose f64"),
+        "{never:?}"
+    );
+    assert!(!never.contains(&"transpose f32"), "{never:?}");
     let models = shown["models"].as_array().unwrap();
     assert!(
         models
