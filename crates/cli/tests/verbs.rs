@@ -253,7 +253,7 @@ fn what_remembering_costs() {
     let records = tempfile::tempdir().unwrap();
     let (figures, table) = told(records.path(), "bench store");
     // Where PostgreSQL is installed, a server is started for it.
-    let table = table.cut(&["records pushed to"]);
+    let table = table.cut(&["records pushed to"]).without(&["the server"]);
     let fields = Fields::of(&figures).varies(&["sync_per_s", "sync_trouble"]);
     insta::assert_snapshot!("bench_store", both(table, fields));
 }
@@ -272,7 +272,7 @@ fn what_is_learned_and_what_is_made_of_it() {
         "learn --op copy --shapes {} --effort minimal --time-budget",
         shapes.display()
     );
-    let table = Outline::of(&answer(records, &words(&format!("{learn} 6"))));
+    let table = Outline::of(&answer(records, &words(&format!("{learn} 30"))));
     let table = table.first_row("operation", 4).first_row("shapes  best", 2);
     let table = table
         .without(&["unsure:"])
