@@ -115,17 +115,34 @@ fn what_a_described_device_recommends_is_judged_without_a_search() {
     assert_eq!(first["device"], "a100");
     assert_eq!(first["fraction_of_optimum"], told["fraction_of_optimum"]);
     for name in ["fraction_of_optimum", "median_fraction"] {
-        assert!((0.0..=1.0).contains(&first[name].as_f64().unwrap()), "{told}");
+        assert!(
+            (0.0..=1.0).contains(&first[name].as_f64().unwrap()),
+            "{told}"
+        );
     }
-    assert!(told["spaces"][1]["why"].as_str().unwrap().contains("unknown GPU"), "{told}");
+    assert!(
+        told["spaces"][1]["why"]
+            .as_str()
+            .unwrap()
+            .contains("unknown GPU"),
+        "{told}"
+    );
     // Records that do not name their device get one.
     named(&other, "");
     let output = described(&["--device", "rtx-3090"]);
-    assert!(text(&output.stdout).contains("rtx-3090"), "{}", text(&output.stdout));
+    assert!(
+        text(&output.stdout).contains("rtx-3090"),
+        "{}",
+        text(&output.stdout)
+    );
     named(&one, "abacus");
     let output = described(&[]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("--device names"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("--device names"),
+        "{}",
+        text(&output.stderr)
+    );
     let path = one.path().to_str().unwrap();
     assert_eq!(run(&[path, "--device", "a100"]).status.code(), Some(2));
 }
@@ -144,7 +161,11 @@ fn a_file_that_was_cut_short_is_said_to_be() {
     let path = whole.path().to_str().unwrap();
     let output = run(&[path, "--budget", "5", "--repeats", "1", "--format", "json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("was cut short"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("was cut short"),
+        "{}",
+        text(&output.stderr)
+    );
     let told: Value = serde_json::from_str(text(&output.stdout)).unwrap();
     assert_eq!(told["spaces"][0]["cut_short"], true);
 }

@@ -67,7 +67,15 @@ fn a_search_goes_on_in_a_second_run_and_begins_from_other_sizes() {
     let records = records.path();
     let tune = |size: &str| {
         let asked = [
-            "tune", "matmul", "--shape", size, "--budget", "100000", "--time-budget", "1", "--kernel",
+            "tune",
+            "matmul",
+            "--shape",
+            size,
+            "--budget",
+            "100000",
+            "--time-budget",
+            "1",
+            "--kernel",
             "cpu-matmul-f32-packed-portable",
         ];
         json(records, &asked)["kernels"][0].clone()
@@ -82,9 +90,16 @@ fn a_search_goes_on_in_a_second_run_and_begins_from_other_sizes() {
     assert_eq!(second["warm_records"], 0, "nobody begins from his own size");
     let other = tune("112x96x80");
     assert_eq!(other["from_before"], 0);
-    assert_eq!(other["warm_from"], serde_json::json!(["matmul f32 96x96x96"]));
+    assert_eq!(
+        other["warm_from"],
+        serde_json::json!(["matmul f32 96x96x96"])
+    );
     assert_eq!(other["warm_records"], 1);
-    let asked = [&TUNE[..], &["--kernel", "cpu-matmul-f32-packed-portable", "--runs", "1"]].concat();
+    let asked = [
+        &TUNE[..],
+        &["--kernel", "cpu-matmul-f32-packed-portable", "--runs", "1"],
+    ]
+    .concat();
     let told = answer(records, &asked);
     let from = "the search began from what is known of matmul f32 112x96x80";
     assert!(told.contains(from), "{told}");
@@ -97,10 +112,14 @@ fn what_was_measured_here_is_recommended() {
     let records = records.path();
     let tuned = json(records, &TUNE);
     let said = json(records, &["recommend", "matmul", "--shape", "96x96x96"]);
-    assert_eq!(said["expected"]["evidence"]["known_by"], "measured", "{said}");
+    assert_eq!(
+        said["expected"]["evidence"]["known_by"], "measured",
+        "{said}"
+    );
     assert!(said["expected"]["evidence"]["samples"].as_u64().unwrap() >= 3);
     // What tuning found, or what it could not tell from it.
-    let ratio = said["expected"]["time_ns"].as_f64().unwrap() / tuned["best"]["time_ns"].as_f64().unwrap();
+    let ratio =
+        said["expected"]["time_ns"].as_f64().unwrap() / tuned["best"]["time_ns"].as_f64().unwrap();
     assert!((0.5..1.5).contains(&ratio), "{said} {tuned}");
     let listed = json(records, &["cache", "list", "--op", "matmul"]);
     let series = listed["series"].as_array().unwrap();
@@ -116,10 +135,26 @@ fn a_program_begins_from_records_and_says_why_it_ended() {
     let cache = first["cache"].as_str().unwrap();
     let session = dir.path().join("other.session");
     let session = session.to_str().unwrap();
-    let again = ["tune", "--spec", &spec, "--session", session, "--warm", cache, "--budget", "3"];
+    let again = [
+        "tune",
+        "--spec",
+        &spec,
+        "--session",
+        session,
+        "--warm",
+        cache,
+        "--budget",
+        "3",
+    ];
     let warm = json(dir.path(), &again);
-    assert_eq!((&warm["warm_records"], &warm["ended"]), (&1.into(), &"evaluations".into()));
-    assert_eq!(warm["best"]["values"]["x"], 3, "the second asked for is the best there: {warm}");
+    assert_eq!(
+        (&warm["warm_records"], &warm["ended"]),
+        (&1.into(), &"evaluations".into())
+    );
+    assert_eq!(
+        warm["best"]["values"]["x"], 3,
+        "the second asked for is the best there: {warm}"
+    );
     let told = answer(dir.path(), &again);
     assert!(told.contains("the search began from 1 record"), "{told}");
     assert!(told.contains("its evaluations were spent"), "{told}");
@@ -130,12 +165,28 @@ fn a_program_begins_from_records_and_says_why_it_ended() {
     )
     .unwrap();
     let other = dir.path().join("other.json");
-    let output = run(dir.path(), &["tune", "--spec", &spec, "--warm", other.to_str().unwrap()]);
+    let output = run(
+        dir.path(),
+        &["tune", "--spec", &spec, "--warm", other.to_str().unwrap()],
+    );
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("has other parameters"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("has other parameters"),
+        "{}",
+        text(&output.stderr)
+    );
     let notes = dir.path().join("notes");
     std::fs::write(&notes, "mine").unwrap();
-    let output = run(dir.path(), &["tune", "--spec", &spec, "--session", notes.to_str().unwrap()]);
+    let output = run(
+        dir.path(),
+        &[
+            "tune",
+            "--spec",
+            &spec,
+            "--session",
+            notes.to_str().unwrap(),
+        ],
+    );
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), "mine");
 }
@@ -254,21 +305,40 @@ fn devices_are_held_against_each_other() {
     assert_eq!(told["schema"], "kernelwise.recommend_devices/1");
     assert_eq!(told["device"], "h100", "{told}");
     let ranking = told["ranking"].as_array().unwrap();
-    let names: Vec<&str> = ranking.iter().map(|one| one["device"].as_str().unwrap()).collect();
+    let names: Vec<&str> = ranking
+        .iter()
+        .map(|one| one["device"].as_str().unwrap())
+        .collect();
     assert_eq!(&names[..2], ["h100", "a100"], "{told}");
     let total = |place: usize| ranking[place]["total_ns"].as_f64().unwrap();
     assert!(total(0) < total(1) && total(1) < total(2), "{told}");
     // Apple does not publish what an M3 computes: it is listed, with the reason.
     assert_eq!(names[3], "apple-m3");
     assert_eq!(ranking[3]["total_ns"], Value::Null);
-    assert!(told["transfer_ns"].as_f64().unwrap() > 1e6, "three matrices of 16 MiB");
+    assert!(
+        told["transfer_ns"].as_f64().unwrap() > 1e6,
+        "three matrices of 16 MiB"
+    );
     // Compiling half a second for one call does not pay, nor does a way that takes longer than the work.
     let once = ask(&["--device", "a100,host"]);
     assert_eq!(once["backend"], "cpu", "{once}");
-    let slow = ask(&["--device", "a100,host", "--calls", "100000", "--link", "0.001"]);
+    let slow = ask(&[
+        "--device",
+        "a100,host",
+        "--calls",
+        "100000",
+        "--link",
+        "0.001",
+    ]);
     assert_eq!(slow["backend"], "cpu", "{slow}");
-    let table = answer(records, &[&PRODUCT[..], &["--device", "a100,h100", "--calls", "1000"]].concat());
-    assert!(table.contains("the way there and back") && table.contains("h100"), "{table}");
+    let table = answer(
+        records,
+        &[&PRODUCT[..], &["--device", "a100,h100", "--calls", "1000"]].concat(),
+    );
+    assert!(
+        table.contains("the way there and back") && table.contains("h100"),
+        "{table}"
+    );
 }
 
 #[test]
@@ -291,8 +361,23 @@ fn limits_of_a_recommendation_are_kept_or_refused() {
     }
     let on_device = ask(&["--device", "a100", "--max-latency", "100"]);
     assert_eq!(on_device.status.code(), Some(4));
-    assert!(text(&on_device.stderr).contains("moving the operands alone"), "{}", text(&on_device.stderr));
-    assert!(ask(&["--device", "a100", "--max-latency", "100000", "--calls", "1000"]).status.success());
+    assert!(
+        text(&on_device.stderr).contains("moving the operands alone"),
+        "{}",
+        text(&on_device.stderr)
+    );
+    assert!(
+        ask(&[
+            "--device",
+            "a100",
+            "--max-latency",
+            "100000",
+            "--calls",
+            "1000"
+        ])
+        .status
+        .success()
+    );
     for wrong in [
         &["--max-latency", "0"][..],
         &["--max-power", "-3"],
@@ -303,7 +388,12 @@ fn limits_of_a_recommendation_are_kept_or_refused() {
         &["--device", "a100,a100"],
     ] {
         let output = ask(wrong);
-        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", text(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{wrong:?}: {}",
+            text(&output.stderr)
+        );
     }
 }
 
@@ -318,12 +408,19 @@ fn a_device_can_be_described_in_a_file() {
     std::fs::write(&file, described).unwrap();
     let name = file.to_str().unwrap();
     let told = json(records, &[&PRODUCT[..], &["--device", name]].concat());
-    assert_eq!((&told["device"], &told["source"]), (&"mine".into(), &"its data sheet".into()));
+    assert_eq!(
+        (&told["device"], &told["source"]),
+        (&"mine".into(), &"its data sheet".into())
+    );
     // 40 units of 128 lanes at 1 GHz: two operations for each of 2048^3 at 10.24 TFLOP/s at the best.
     let warm_ns = told["prediction"]["warm_ns"].as_f64().unwrap();
     assert!(warm_ns > 2.0 * 2048f64.powi(3) / 10.24e3, "{warm_ns}");
     for (piece, by, words) in [
-        ("\"clock_mhz\": 1000.0", "\"clock_mhz\": -1.0", "`clock_mhz` is -1"),
+        (
+            "\"clock_mhz\": 1000.0",
+            "\"clock_mhz\": -1.0",
+            "`clock_mhz` is -1",
+        ),
         ("\"clock_mhz\"", "\"clock\"", "unknown field `clock`"),
         ("\"subgroup\": 32,", "", "missing field `subgroup`"),
     ] {
@@ -333,14 +430,26 @@ fn a_device_can_be_described_in_a_file() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("mine.json") && said.contains(words), "{said}");
     }
-    let nowhere = run(records, &[&PRODUCT[..], &["--device", "nowhere.json"]].concat());
+    let nowhere = run(
+        records,
+        &[&PRODUCT[..], &["--device", "nowhere.json"]].concat(),
+    );
     assert_eq!(nowhere.status.code(), Some(4));
 }
 
 #[test]
 fn an_amd_device_is_not_called_webgpu() {
     let records = tempfile::tempdir().unwrap();
-    let asked = ["recommend", "matmul", "--shape", "512x512x512", "--dtype", "f64", "--device", "mi250x"];
+    let asked = [
+        "recommend",
+        "matmul",
+        "--shape",
+        "512x512x512",
+        "--dtype",
+        "f64",
+        "--device",
+        "mi250x",
+    ];
     assert_eq!(json(records.path(), &asked)["backend"], "hip");
 }
 

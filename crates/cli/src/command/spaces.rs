@@ -115,7 +115,14 @@ fn described_table(told: &Described) -> String {
     ]);
     let mut text = "best time over that of the configuration that is recommended without measuring, and of the median configuration\n".to_owned();
     text += &output::columns(
-        &["space", "of", "device", "recommended", "median", "configuration"],
+        &[
+            "space",
+            "of",
+            "device",
+            "recommended",
+            "median",
+            "configuration",
+        ],
         &[1, 3, 4],
         rows,
     );
