@@ -253,8 +253,7 @@ fn keep_latest_notes(
     (most, more): (u64, u64),
     now_s: u64,
 ) -> rusqlite::Result<u64> {
-    let sql =
-        "SELECT count(*), coalesce(sum(length(CAST(body AS BLOB))), 0) FROM note WHERE kind = ?1";
+    let sql = "SELECT count(*), coalesce(sum(octet_length(body)), 0) FROM note WHERE kind = ?1";
     let kept = |row: &rusqlite::Row<'_>| Ok((row.get::<_, u64>(0)?, row.get::<_, u64>(1)?));
     let (count, bytes) = conn.query_row(sql, [kind.name()], kept)?;
     if count <= most && bytes <= NOTE_BYTES {
@@ -269,7 +268,7 @@ fn keep_latest_notes(
         SELECT fingerprint, name FROM (
             SELECT fingerprint, name,
                 row_number() OVER latest_first AS place,
-                sum(length(CAST(body AS BLOB))) OVER latest_first AS bytes
+                sum(octet_length(body)) OVER latest_first AS bytes
             FROM note WHERE kind = ?1
             WINDOW latest_first AS (ORDER BY min(at_s, ?2) DESC, at_s, fingerprint, name ROWS UNBOUNDED PRECEDING)
         ) WHERE place > ?3 OR bytes > ?4)";
