@@ -35,6 +35,37 @@ fn what_was_learned_is_used_by_later_runs() {
     let output = run(records, &LEARN);
     assert!(text(&output.stderr).contains("are known from before"));
     assert!(text(&output.stdout).contains(&format!("{measured} known before")));
+    // Some of the known ones are raced again, and what changed since is told beside what the first run found.
+    let said = text(&output.stdout);
+    let again = said.lines().find(|line| line.contains("were raced again"));
+    let again: Vec<&str> = again
+        .unwrap_or_else(|| panic!("{said}"))
+        .split(' ')
+        .collect();
+    assert_ne!(again[5], "0", "{again:?}");
+    let since = said
+        .lines()
+        .find(|line| line.starts_with("since the run of "));
+    let since = since.unwrap_or_else(|| panic!("{said}"));
+    for part in [
+        "rule written by hand ÷ learned ",
+        "half of the foretold times within x",
+        " -> ",
+    ] {
+        assert!(since.contains(part), "{part} in {since}");
+    }
+    // The size of calls is what winners are told by, and all operations together come last.
+    assert!(said.contains("size from"), "{said}");
+    let gains: Vec<&str> = said
+        .lines()
+        .skip_while(|line| !line.contains("÷ time of"))
+        .collect();
+    let place = |name: &str| {
+        gains
+            .iter()
+            .position(|line| line.trim_start().starts_with(name))
+    };
+    assert!(place("all ") > place("transpose "), "{said}");
 
     // Models are judged on what they have not seen, and shown.
     let judged = json(records, &["model", "evaluate"]);

@@ -18,7 +18,7 @@ const LEARN: [&str; 9] = [
     "--effort",
     "minimal",
     "--time-budget",
-    "6",
+    "30",
 ];
 
 #[test]
@@ -54,7 +54,7 @@ fn what_disturbed_learning_is_on_the_page() {
         "--effort",
         "minimal",
         "--time-budget",
-        "2",
+        "20",
     ];
     let learned = json(records, &words);
     assert_eq!(
@@ -81,7 +81,6 @@ fn what_disturbed_learning_is_on_the_page() {
         "{said}: {}",
         list("warnings")
     );
-    // Two seconds are too few to measure everything well, and tests are built as they are: something is always doubtful.
     let page = fs::read_to_string(records.join("report.html")).unwrap();
     assert_eq!(
         page.contains("No warnings were recorded."),
@@ -94,7 +93,7 @@ fn what_disturbed_learning_is_on_the_page() {
     // Only what left a record is named.
     assert_eq!(
         list("commands"),
-        "kernelwise learn --op copy --effort minimal --time-budget 2\nkernelwise report"
+        "kernelwise learn --op copy --effort minimal --time-budget 20\nkernelwise report"
     );
     assert!(!page.contains("kernelwise report</code>"));
 }
@@ -109,7 +108,7 @@ fn without_a_directory_for_records_the_page_is_here() {
         "--effort",
         "minimal",
         "--time-budget",
-        "1",
+        "20",
         "--format",
         "json",
     ];

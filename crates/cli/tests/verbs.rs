@@ -300,6 +300,7 @@ fn what_is_learned_and_what_is_made_of_it() {
         "models.operations",
         "models.decades",
         "models.importance",
+        "models.sizes",
     ];
     insta::assert_snapshot!(
         "learn",
