@@ -41,6 +41,10 @@ pub(crate) const VARIABLES: &[(&str, &str)] = &[
         "KERNELWISE_DATABASE_URL",
         "PostgreSQL server that records and jobs are shared through",
     ),
+    (
+        "KERNELWISE_DATABASE_CA",
+        "PEM file of the authorities that its certificate is verified by",
+    ),
 ];
 
 /// A variable; what is empty is unset. One that is no text is refused: it says something, and ignoring it would be another thing.
