@@ -120,9 +120,14 @@ fn a_backup_is_imported_after_clearing_and_learning_anew() {
     let backup = backup.to_str().unwrap();
     run(records, &["export", "-o", backup]);
     let before = json(records, &["cache", "stats"]);
+    let listed = json(records, &["cache", "list", "--op", "copy"]);
+    let workload = listed["series"][0]["workload"].as_str().unwrap();
+    let shape = workload.rsplit(' ').next().unwrap();
     answer(records, &["cache", "clear", "--yes"]);
-    let again = ["learn", "--op", "copy", "--effort", "minimal"];
-    answer(records, &[&again[..], &["--time-budget", "5"]].concat());
+    // The same series are begun again, with few runs.
+    let again = ["select", "copy", "--shape", shape, "--time-budget", "0.2"];
+    let again = [&again[..], &["--calibration-budget", "0.2"]].concat();
+    answer(records, &again);
     let imported = answer(records, &["import", backup]);
     let all = before["series"].as_u64().unwrap();
     assert!(imported.starts_with(&format!("{all} series")), "{imported}");

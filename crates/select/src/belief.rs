@@ -285,7 +285,10 @@ mod tests {
             assert_eq!(tally.samples(), count);
         }
         let mean = tally.mean().unwrap();
-        assert!((7.0..7.3).contains(&mean), "a few samples settle it: {mean}");
+        assert!(
+            (7.0..7.3).contains(&mean),
+            "a few samples settle it: {mean}"
+        );
     }
 
     #[test]

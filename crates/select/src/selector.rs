@@ -595,7 +595,9 @@ pub(crate) fn estimate(learned: &Learned, candidate: usize, known: Known<'_>) ->
     };
     // What was measured is told as measured, whatever else is believed.
     if let Some(measured) = learned.measured(candidate) {
-        let stale = learned.tally(candidate).is_some_and(|tally| tally.is_stale());
+        let stale = learned
+            .tally(candidate)
+            .is_some_and(|tally| tally.is_stale());
         return match nanos(measured.mean) {
             Some(time_ns) if stale => Estimate::Prior {
                 time_ns,

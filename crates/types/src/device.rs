@@ -27,13 +27,7 @@ pub enum Backend {
 
 impl Backend {
     /// Every backend.
-    pub const ALL: [Self; 5] = [
-        Self::Cpu,
-        Self::WebGpu,
-        Self::Cuda,
-        Self::Metal,
-        Self::Hip,
-    ];
+    pub const ALL: [Self; 5] = [Self::Cpu, Self::WebGpu, Self::Cuda, Self::Metal, Self::Hip];
 
     /// The name that begins kernel ids.
     pub const fn name(self) -> &'static str {

@@ -186,7 +186,7 @@ fn timed(
         return Err(Failure::Interrupted);
     }
     let summary = |entry: &Entry| {
-        let summary = entry.summary_ns.clone();
+        let summary = entry.summary_ns;
         summary.ok_or_else(|| anyhow!("{workload} was not computed: {}", entry.ending))
     };
     let (Some(through), Some(told)) = (race.entries.first(), race.entries.last()) else {

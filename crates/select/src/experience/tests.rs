@@ -192,7 +192,11 @@ fn nine_in_ten_times_lie_in_their_intervals() {
     let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(1);
     // Noise of many small and some large steps: a mean distance says little about its tails.
     let mut noise = || {
-        let wide = if random.random::<f64>() < 0.12 { 1.0 } else { 0.05 };
+        let wide = if random.random::<f64>() < 0.12 {
+            1.0
+        } else {
+            0.05
+        };
         wide * (random.random::<f64>() - 0.5)
     };
     let mut experience = Experience::new(1);
