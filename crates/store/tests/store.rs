@@ -278,11 +278,10 @@ fn a_file_is_as_large_after_many_observations_as_after_some() {
     store.flush().unwrap();
     let (early, late) = (kept_early.unwrap(), store.kept().unwrap());
     let size = std::fs::metadata(store.path()).unwrap().len();
-    println!("{all} observations: {size} bytes and a log, {late:?}");
     assert_eq!((store.dropped(), store.written()), (0, u64::from(all)));
     let most = u64::from(SERIES) * 17 / 16 + 500;
     assert!(early.series <= most && late.series <= most, "{late:?}");
-    assert!(size <= most * 1600, "{size} bytes");
+    assert!(size <= most * 1600, "{all} observations: {size} bytes");
     assert!(late.bytes <= most * 1600 + (9 << 20), "{late:?}");
 }
 

@@ -499,7 +499,7 @@ impl Moments {
         });
         let mut learned = Learned::new(facts, &rules);
         let (mut ledger, mut random) = (Ledger::default(), Pcg64Mcg::seed_from_u64(seed));
-        let mut lasts = |mean: f64, random: &mut Pcg64Mcg| {
+        let lasts = |mean: f64, random: &mut Pcg64Mcg| {
             let unit = ((random.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
             -mean * unit.ln()
         };
