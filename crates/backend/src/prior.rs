@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    fn kernel(hint: Hint) -> OwnKernel {
+    fn kernel(hint: Hint) -> impl Kernel {
         let spec = KernelSpec {
             id: "cpu-matmul-f32-mine".parse().unwrap(),
             version: 1,

@@ -230,6 +230,11 @@ impl Kernelwise {
 #[doc = include_str!("../../../README.md")]
 struct FrontPage;
 
+/// The tour, the same.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tour.md")]
+struct Tour;
+
 /// The guide, the same.
 #[cfg(all(doctest, feature = "records", feature = "ndarray"))]
 #[doc = include_str!("../../../docs/guide.md")]
