@@ -15,7 +15,7 @@ const LEARN: [&str; 7] = [
     "--effort",
     "minimal",
     "--time-budget",
-    "30",
+    "10",
 ];
 
 #[test]
