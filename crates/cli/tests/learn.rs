@@ -15,7 +15,7 @@ const LEARN: [&str; 7] = [
     "--effort",
     "minimal",
     "--time-budget",
-    "10",
+    "30",
 ];
 
 #[test]

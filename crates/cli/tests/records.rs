@@ -19,7 +19,7 @@ fn learned() -> tempfile::TempDir {
         "--effort",
         "minimal",
         "--time-budget",
-        "10",
+        "30",
     ];
     answer(records.path(), &words);
     records
