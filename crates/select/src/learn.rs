@@ -49,9 +49,6 @@ const SLOWED_SD: f64 = 0.1;
 const SETTLED: f64 = 3.0;
 /// A trial is two calls: the first finds caches cold, the second is timed.
 const CALLS_OF_A_TRIAL: f64 = 2.0;
-/// Share of the budget that goes to trials of those who may be faster. The rest is kept for asking witnesses, and for asking again who
-/// became slow: not to know that it is what it was costs more than not to know somebody new.
-const CURIOSITY: f64 = 0.5;
 /// Samples after which a trial that nobody told the time of is given up.
 const PATIENCE: u32 = 64;
 /// Share of a call's time that timing it may take on average.
@@ -431,10 +428,7 @@ impl Learned {
             let rules = Rules {
                 budget: match free {
                     true => Budget::UNLIMITED,
-                    false => Budget {
-                        share: CURIOSITY * rules.budget.share,
-                        ..rules.budget
-                    },
+                    false => rules.budget,
                 },
                 ..*rules
             };
