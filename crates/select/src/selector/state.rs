@@ -10,7 +10,7 @@ use crate::engine::lock;
 impl Selector {
     /// Says how many processors others keep busy at the moment, if anybody looks: whoever shares the machine with a program that runs needs
     /// fewer threads. What is learned under one load is kept apart from what is learned under another, and each is chosen by
-    /// as soon as it is said again. Times under load are not [`Evidence`]. It is also the load that what is [noticed](Self::noticed) may be
+    /// as soon as it is said again. Times under load are not [`Evidence`](super::Evidence). It is also the load that what is [noticed](Self::noticed) may be
     /// due to.
     pub fn set_load(&self, busy_processors: u32) {
         let all = self.shared.host.load().machine().usable_threads();
