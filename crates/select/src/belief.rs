@@ -122,16 +122,21 @@ impl Tally {
             // What was only a guess is counted no longer.
             self.samples = 0;
         }
-        let y = match self.weight >= 2.0 {
-            // 1.48 median deviations are a standard deviation.
-            true => y.min(self.mean + CLIP * 1.48 * self.noise()),
-            false => y,
-        };
+        let y = self.cut(y);
         self.weight += 1.0;
         self.samples += 1;
         let before = y - self.mean;
         self.mean += before / self.weight;
         self.squares += before * (y - self.mean);
+    }
+
+    /// A sample of ln t as far as it counts: what lies far above what was seen says more about the moment than about the kernel.
+    pub(crate) fn cut(&self, y: f64) -> f64 {
+        match self.weight >= 2.0 {
+            // 1.48 median deviations are a standard deviation.
+            true => y.min(self.mean + CLIP * 1.48 * self.noise()),
+            false => y,
+        }
     }
 
     /// Standard deviation of single samples, drawn towards the usual one while there are few.

@@ -15,16 +15,21 @@
 //! What made a kernel slow may pass, and often does within milliseconds when it was another program. So it is asked again after
 //! a few calls, and if it is still slow, after waits that grow by half each time. The answer of one counts for all that run on
 //! as many threads. Once a kernel is what it was, all that was known of it counts again.
+//!
+//! Slowness that strikes single calls is no change, and counts all the same: choices go by what calls take on the average
+//! ([`lately`]).
 
 use kernelwise_types::Reason;
 use rand::Rng;
 
 use self::change::{Cusum, Retry};
+use self::lately::Lately;
 use crate::belief::{Belief, Expected, Tally, below, chance_within};
 use crate::budget::{Budget, Ledger};
 use crate::policy::{Choice, Contender, Policy};
 
 mod change;
+mod lately;
 
 /// How learning is done, the same for all workloads.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -98,6 +103,7 @@ impl Foreseen {
 struct Track {
     facts: Facts,
     tally: Tally,
+    lately: Lately,
     slower: Cusum,
     faster: Cusum,
     barred: bool,
@@ -200,6 +206,7 @@ impl Learned {
         let track = |facts| Track {
             facts,
             tally: Tally::default(),
+            lately: Lately::default(),
             slower: Cusum::default(),
             faster: Cusum::default(),
             barred: false,
@@ -258,8 +265,18 @@ impl Learned {
         }
     }
 
-    /// What the measurements of a candidate say by themselves, on the machine as it is now; `None` without any.
+    /// What the measurements of a candidate say by themselves, on the machine as it is now and on the average of its calls; `None`
+    /// without any.
     pub fn measured(&self, candidate: usize) -> Option<Belief> {
+        let usual = self.usual(candidate)?;
+        Some(Belief {
+            mean: usual.mean + self.above(candidate),
+            ..usual
+        })
+    }
+
+    /// The same of a call that nothing interrupts.
+    pub(crate) fn usual(&self, candidate: usize) -> Option<Belief> {
         let track = self.tracks.get(candidate)?;
         let mean = track.tally.mean()?;
         let nothing = Expected { mean, sd: 1e6 };
@@ -268,6 +285,16 @@ impl Learned {
             mean: mean + self.machine,
             ..measured
         })
+    }
+
+    /// How much longer than usual the calls of a candidate are on the average, in ln t.
+    fn above(&self, candidate: usize) -> f64 {
+        let track = &self.tracks[candidate];
+        let others = self.tracks.iter().enumerate();
+        let others = others.filter(|(number, other)| {
+            *number != candidate && other.facts.threads == track.facts.threads
+        });
+        track.lately.above(others.map(|(_, other)| &other.lately))
     }
 
     /// Takes what a model that was fitted since says of the candidates; `None` of those it does not know.
@@ -386,6 +413,7 @@ impl Learned {
         }
         for track in &mut self.tracks {
             track.tally.fade(sample.at_ns, rules.half_life_ns);
+            track.lately.fade(sample.at_ns);
         }
         self.waiting += 1;
         if let Some(trial) = self.trial {
@@ -401,6 +429,11 @@ impl Learned {
         }
         let suspected = self.suspect;
         let y = y - self.machine;
+        let track = &mut self.tracks[number];
+        if let Some(usual) = track.tally.mean() {
+            let known = track.tally.cut(y) - usual;
+            track.lately.push(y - usual, known);
+        }
         if !self.recovered(number, y, sample.at_ns, &mut events) {
             self.watch(number, y, sample.at_ns, &mut events);
         }
@@ -448,7 +481,9 @@ impl Learned {
             return false;
         };
         if y <= (then + now) / 2.0 {
-            track.tally = retry.before;
+            // Going back and forth is a way of being interrupted.
+            (track.tally, track.lately) = (retry.before, retry.lately);
+            track.lately.fade(at_ns);
             track.retry = None;
             (track.slower, track.faster) = Default::default();
             events.push(Event::Changed {
@@ -483,7 +518,7 @@ impl Learned {
             // Slower by at least half as much: the machine, not the kernel.
             if away >= suspect.by / 2.0 {
                 let track = &mut self.tracks[suspect.candidate];
-                track.tally = track.slower.before;
+                (track.tally, track.lately) = (track.slower.before, Lately::default());
                 self.machine += suspect.by;
                 for track in &mut self.tracks {
                     (track.slower, track.faster) = Default::default();
@@ -557,7 +592,8 @@ impl Learned {
         let factor = track.slower.by().exp();
         let since = track.slower.since();
         let call_ns = since.mean().map_or(0.0, |mean| (mean + machine).exp());
-        track.retry = Some(Retry::new(track.slower.before, call_ns, at_ns));
+        let lately = std::mem::take(&mut track.lately);
+        track.retry = Some(Retry::new(track.slower.before, lately, call_ns, at_ns));
         track.tally = since;
         (track.slower, track.faster) = Default::default();
         let threads = track.facts.threads;
@@ -581,7 +617,9 @@ impl Learned {
         let serving = self.present(serves);
         let tried = self.now(candidate);
         let mut cost_ns = CALLS_OF_A_TRIAL * excess(&tried, &serving);
-        if witness && tried.expected() < serving.mean {
+        // What was measured of it, here or while nobody else ran.
+        let known = tried.weight > 0.0 || self.tracks[candidate].facts.busy;
+        if (witness || known) && tried.expected() < serving.mean {
             // On what is known it is the better choice now, and no trial at all.
             cost_ns = 0.0;
         } else if !ledger.reserve(cost_ns, &rules.budget) {
@@ -618,7 +656,7 @@ impl Learned {
         })
     }
 
-    /// What is believed of a candidate.
+    /// What is believed of a candidate's calls, on the average.
     fn belief(&self, number: usize) -> Belief {
         let track = &self.tracks[number];
         let expected = track.facts.expected.or(track.facts.modelled);
@@ -635,7 +673,11 @@ impl Learned {
                 sd: UNKNOWN_SD,
             }
         });
-        Belief::of(self.slowed(number, expected), &track.tally)
+        let usual = Belief::of(self.slowed(number, expected), &track.tally);
+        Belief {
+            mean: usual.mean + self.above(number),
+            ..usual
+        }
     }
 
     /// An expectation, corrected by what those that the same thing slows took.

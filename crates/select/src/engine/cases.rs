@@ -528,7 +528,7 @@ impl Engine {
             } = &mut *learning;
             let mut learned = lock(&case.learned);
             let is_time = watched_ns.is_none_or(|last| sample.at_ns >= last + WATCH_EVERY_NS);
-            if is_time && let Some(usual) = learned.measured(sample.candidate) {
+            if is_time && let Some(usual) = learned.usual(sample.candidate) {
                 *watched_ns = Some(sample.at_ns);
                 for event in look(watch, &case, &sample, usual.mean, *lock(&self.state)) {
                     if kept.len() == EVENTS {

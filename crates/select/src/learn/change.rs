@@ -1,5 +1,6 @@
 //! When a candidate counts as changed, and when one that became slow is asked again.
 
+use super::lately::Lately;
 use crate::belief::Tally;
 
 /// A change of this many standard deviations counts in full; less is taken for noise.
@@ -20,16 +21,19 @@ const LAST_RETRY_NS: f64 = 3.6e12;
 pub(super) struct Retry {
     /// What was known of it before.
     pub(super) before: Tally,
+    /// The calls by which it was noticed, beside those before.
+    pub(super) lately: Lately,
     pub(super) due_ns: u64,
     wait_ns: u64,
 }
 
 impl Retry {
     /// Of one whose calls take `call_ns` now.
-    pub(super) fn new(before: Tally, call_ns: f64, at_ns: u64) -> Self {
+    pub(super) fn new(before: Tally, lately: Lately, call_ns: f64, at_ns: u64) -> Self {
         let wait_ns = (FIRST_RETRY_CALLS * call_ns).min(LAST_RETRY_NS) as u64;
         Self {
             before,
+            lately,
             due_ns: at_ns.saturating_add(wait_ns),
             wait_ns,
         }

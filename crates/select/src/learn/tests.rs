@@ -1,5 +1,5 @@
 use kernelwise_types::Reason;
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::*;
@@ -12,6 +12,8 @@ struct Program {
     random: Pcg64Mcg,
     times: Vec<f64>,
     noise: f64,
+    /// How often a call of each is interrupted, and how many times as long it is then.
+    interrupted: Vec<(f64, f64)>,
     now: u64,
     /// Who served each call.
     served: Vec<usize>,
@@ -44,6 +46,7 @@ impl Program {
             random: Pcg64Mcg::seed_from_u64(7),
             times: times.iter().map(|(_, time)| *time).collect(),
             noise: 0.02,
+            interrupted: vec![(0.0, 1.0); times.len()],
             now: 0,
             served: Vec::new(),
             events: Vec::new(),
@@ -54,7 +57,11 @@ impl Program {
         let trial = self.learned.trial();
         let serves = self.learned.choice().unwrap().serves;
         let candidate = trial.map_or(serves, |trial| trial.candidate);
-        let time_ns = self.times[candidate] * (self.noise * gaussian(&mut self.random)).exp();
+        let mut time_ns = self.times[candidate] * (self.noise * gaussian(&mut self.random)).exp();
+        let (chance, factor) = self.interrupted[candidate];
+        if chance > 0.0 && self.random.random_bool(chance) {
+            time_ns *= factor;
+        }
         self.now += time_ns as u64;
         let sample = Sample {
             candidate,
@@ -663,4 +670,48 @@ fn what_slows_one_is_expected_to_slow_those_like_it() {
         (other.mean - 1.4e6f64.ln()).abs() < 1e-9 && other.sd > 0.3,
         "{other:?}"
     );
+}
+
+/// Beside another program: on two threads most calls are quick and one in six waits for a processor, on one thread none does.
+#[test]
+fn who_is_often_interrupted_is_left_for_whoever_is_better_on_the_average() {
+    for seed in 0..10 {
+        let times = [(6.2e5, 6.2e5), (6.5e5, 6.5e5), (1.07e6, 1.07e6)];
+        let mut program = Program::new(Policy::Bandit, &times);
+        for (track, threads) in program.learned.tracks.iter_mut().zip([2, 2, 1]) {
+            track.facts.threads = threads;
+            track.facts.expected.iter_mut().for_each(|it| it.sd = 0.3);
+            track.facts.busy = true;
+        }
+        program.random = Pcg64Mcg::seed_from_u64(seed);
+        program.interrupted = vec![(1.0 / 6.0, 7.5), (1.0 / 6.0, 7.5), (0.0, 1.0)];
+        program.calls(5_000);
+        let average = program.now as f64 / 5_000.0;
+        assert!(average < 1.02 * 1.07e6, "seed {seed}: {average}");
+        assert!(program.learned.measured(0).unwrap().mean > 1.07e6f64.ln());
+        // When the other program leaves, two threads are the better choice again, and found to be.
+        program.interrupted.fill((0.0, 1.0));
+        program.calls(60_000);
+        assert_ne!(program.serves(), 2, "seed {seed}");
+    }
+}
+
+/// What strikes all alike moves nobody.
+#[test]
+fn interruptions_of_all_do_not_make_choices_flap() {
+    for seed in 0..10 {
+        let times = [(1e6, 1e6), (1e6, 1.01e6), (1e6, 1.05e6)];
+        let mut program = Program::new(Policy::Bandit, &times);
+        program.random = Pcg64Mcg::seed_from_u64(seed);
+        program.interrupted.fill((0.01, 8.0));
+        for call in 0..21_000 {
+            if call == 1_000 {
+                program.events.clear();
+            }
+            program.call();
+        }
+        let switched = |event: &&Event| matches!(event, Event::Switched { .. });
+        let switches = program.events.iter().filter(switched).count();
+        assert!(switches <= 10, "seed {seed}: {switches}");
+    }
 }
