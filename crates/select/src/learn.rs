@@ -406,7 +406,9 @@ impl Learned {
         let usual = before.map(|serves| self.present(serves).mean.exp());
         match (sample.trial, usual) {
             (Some(_), Some(usual)) => {
-                ledger.charge(CALLS_OF_A_TRIAL * (time_ns - usual));
+                // Who serves is interrupted as well; a wait of milliseconds would use up a budget for seconds.
+                let counts = self.tracks[number].tally.cut(y - self.machine) + self.machine;
+                ledger.charge(CALLS_OF_A_TRIAL * (counts.exp() - usual));
                 ledger.serve(CALLS_OF_A_TRIAL * usual);
             }
             _ => ledger.serve(time_ns * f64::from(sample.calls)),

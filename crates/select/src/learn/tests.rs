@@ -715,3 +715,30 @@ fn interruptions_of_all_do_not_make_choices_flap() {
         assert!(switches <= 10, "seed {seed}: {switches}");
     }
 }
+
+/// A call that waits for a processor does so whoever is tried: it leaves room for other trials.
+#[test]
+fn an_interrupted_trial_does_not_use_up_the_budget() {
+    let times = [(1e6, 1e6), (1e6, 1.1e6)];
+    let mut program = Program::new(Policy::Bandit, &times);
+    program.calls(300);
+    assert_eq!(program.serves(), 0);
+    assert!(program.learned.tally(1).unwrap().weight() >= 2.0);
+    let spent = program.ledger.spent_ns();
+    let sample = |time_ns: f64| Sample {
+        candidate: 1,
+        time_ns,
+        calls: 1,
+        trial: Some(0),
+        at_ns: program.now,
+    };
+    let (interrupted, rules) = (sample(1.5e7), program.rules);
+    program.learned.learn(
+        &interrupted,
+        &rules,
+        &mut program.ledger,
+        &mut program.random,
+    );
+    let charged = program.ledger.spent_ns() - spent;
+    assert!((1e5..4e6).contains(&charged), "{charged}");
+}
