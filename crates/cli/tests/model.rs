@@ -84,7 +84,12 @@ fn every_type_of_model_has_its_row() {
 fn people_get_a_table() {
     let record = record();
     let path = record.path().to_str().unwrap();
-    let output = run(&["--find-db", path, "--models", "ridge,boosted-trees-small"]);
+    let output = run(&[
+        "--find-db",
+        path,
+        "--models",
+        "ridge,boosted-trees-thorough",
+    ]);
     let out = text(&output.stdout);
     assert!(
         output.status.success()
@@ -95,7 +100,7 @@ fn people_get_a_table() {
         "no call waits for a model",
         "slowdown",
         "ridge",
-        "boosted-trees-small",
+        "boosted-trees-thorough",
         "static order",
         "oracle",
     ] {

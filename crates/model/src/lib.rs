@@ -31,6 +31,9 @@
 //! 5. **Ask.** [`Flat`] is the same model laid out for the call path: no branches, no allocation,
 //!    the same answers bit for bit.
 //!
+//! Who chooses among candidates collects [`Choices`] instead, and [`Boosting::fit_joint`] grows a [`Joint`] for all of them:
+//! one descent of its [`FlatJoint`] answers for every candidate.
+//!
 //! Nothing here reads a clock, and all randomness comes from a seed.
 #![forbid(unsafe_code)]
 
@@ -47,7 +50,7 @@ mod support;
 mod table;
 pub mod watch;
 
-pub use boost::{Boosting, Ensemble, Flat, InvalidEnsemble};
+pub use boost::{Boosting, Ensemble, Flat, FlatJoint, InvalidEnsemble, Joint};
 pub use conformal::{CalibrateError, Conformal, Interval};
 pub use forest::{DecisionTree, Forest};
 pub use held_out::HeldOut;
@@ -56,4 +59,4 @@ pub use regress::{FitError, ModelKind, Predict, Regressor, UnknownModel};
 pub use ridge::{Linear, Ridge};
 pub use saved::{Fitted, InvalidModel, ModelFileError};
 pub use support::{SupportVectors, Waves};
-pub use table::{RowError, Table, WidthMismatch};
+pub use table::{Choices, RowError, Table, WidthMismatch};

@@ -20,6 +20,12 @@ pub trait Regressor: fmt::Debug + Send + Sync {
     /// Fits a model. Same table and seed: same model. A table without rows is [`FitError::Empty`].
     fn train(&self, table: &Table, seed: u64) -> Result<Box<dyn Predict>, FitError>;
 
+    /// The settings with which all candidates of a choice can be fitted at once, where this type of model can: who asks
+    /// about all of them is then answered by one descent. `None` if each has to be fitted alone.
+    fn joint(&self) -> Option<Boosting> {
+        None
+    }
+
     /// What it is called where its answers are told.
     fn label(&self) -> Cow<'_, str> {
         Cow::Borrowed("a model of the user's own")
@@ -121,10 +127,10 @@ pub enum ModelKind {
     DecisionTree,
     /// [`Forest`].
     Forest,
-    /// [`Boosting::thorough`]: the default.
+    /// [`Boosting::default`]: the default, which the call path can afford.
     BoostedTrees,
-    /// [`Boosting::default`]: what the call path can afford.
-    BoostedTreesSmall,
+    /// [`Boosting::thorough`]: many small steps, one candidate at a time.
+    BoostedTreesThorough,
     /// [`Perceptron`].
     Perceptron,
     /// [`SupportVectors`].
@@ -143,7 +149,7 @@ impl ModelKind {
         Self::DecisionTree,
         Self::Forest,
         Self::BoostedTrees,
-        Self::BoostedTreesSmall,
+        Self::BoostedTreesThorough,
         Self::Perceptron,
         Self::SupportVectors,
     ];
@@ -154,7 +160,7 @@ impl ModelKind {
         "decision-tree",
         "random-forest",
         "boosted-trees",
-        "boosted-trees-small",
+        "boosted-trees-thorough",
         "perceptron",
         "support-vectors",
     ];
@@ -170,8 +176,8 @@ impl ModelKind {
             Self::Ridge => Fitted::Linear(Ridge::default().fit(table, seed)?),
             Self::DecisionTree => Fitted::Trees(DecisionTree::default().fit(table, seed)?),
             Self::Forest => Fitted::Trees(Forest::default().fit(table, seed)?),
-            Self::BoostedTrees => Fitted::Trees(Boosting::thorough().fit(table, seed)?),
-            Self::BoostedTreesSmall => Fitted::Trees(Boosting::default().fit(table, seed)?),
+            Self::BoostedTrees => Fitted::Trees(Boosting::default().fit(table, seed)?),
+            Self::BoostedTreesThorough => Fitted::Trees(Boosting::thorough().fit(table, seed)?),
             Self::Perceptron => Fitted::Network(Perceptron::default().fit(table, seed)?),
             Self::SupportVectors => Fitted::Waves(SupportVectors::default().fit(table, seed)?),
         })
@@ -181,6 +187,10 @@ impl ModelKind {
 impl Regressor for ModelKind {
     fn train(&self, table: &Table, seed: u64) -> Result<Box<dyn Predict>, FitError> {
         Ok(self.fit(table, seed)?.compile())
+    }
+
+    fn joint(&self) -> Option<Boosting> {
+        (*self == Self::BoostedTrees).then(Boosting::default)
     }
 
     fn label(&self) -> Cow<'_, str> {

@@ -34,6 +34,14 @@ pub enum RowError {
     /// The target is NaN or infinite, as is the logarithm of a time of zero, or so large that sums of such would be.
     #[error("the target is {0}: targets are finite numbers of at most {LARGEST:e}")]
     Target(f32),
+    /// It has targets for more or fewer candidates than there are.
+    #[error("a row with targets for {given} candidates where there are {expected}")]
+    Candidates {
+        /// How many there are.
+        expected: usize,
+        /// How many were given.
+        given: usize,
+    },
     /// The weight is not a positive finite number.
     #[error("the weight is {0}: weights are positive finite numbers")]
     Weight(f32),
@@ -86,14 +94,8 @@ impl Table {
         target: f32,
         weight: f32,
     ) -> Result<(), RowError> {
-        WidthMismatch::check(self.width, features)?;
-        if let Some(index) = features.iter().position(|value| !value.is_finite()) {
-            let value = features[index];
-            return Err(RowError::Feature { index, value });
-        }
-        if !target.is_finite() || target.abs() > LARGEST {
-            return Err(RowError::Target(target));
-        }
+        check_features(self.width, features)?;
+        check_target(target)?;
         if !(weight.is_finite() && weight > 0.0) {
             return Err(RowError::Weight(weight));
         }
@@ -127,10 +129,18 @@ impl Table {
         })
     }
 
+    /// The features of all rows.
+    pub(crate) fn features(&self) -> Rows<'_> {
+        Rows {
+            width: self.width,
+            count: self.len(),
+            values: &self.features,
+        }
+    }
+
     /// The column of one feature.
     pub(crate) fn column(&self, feature: usize) -> impl Iterator<Item = f32> + Clone {
-        let values = self.features.iter().skip(feature);
-        values.step_by(self.width.max(1)).copied()
+        self.features().column(feature)
     }
 
     /// The targets, in the order of the rows.
@@ -141,6 +151,138 @@ impl Table {
     /// The weights, in the order of the rows.
     pub(crate) fn weights(&self) -> &[f32] {
         &self.weights
+    }
+}
+
+fn check_features(width: usize, features: &[f32]) -> Result<(), RowError> {
+    WidthMismatch::check(width, features)?;
+    match features.iter().position(|value| !value.is_finite()) {
+        None => Ok(()),
+        Some(index) => {
+            let value = features[index];
+            Err(RowError::Feature { index, value })
+        }
+    }
+}
+
+fn check_target(target: f32) -> Result<(), RowError> {
+    if target.is_finite() && target.abs() <= LARGEST {
+        Ok(())
+    } else {
+        Err(RowError::Target(target))
+    }
+}
+
+/// The features of some rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    width: usize,
+    count: usize,
+    values: &'a [f32],
+}
+
+impl<'a> Rows<'a> {
+    pub(crate) fn width(self) -> usize {
+        self.width
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.count
+    }
+
+    /// One row after the other.
+    pub(crate) fn iter(self) -> impl Iterator<Item = &'a [f32]> {
+        let row = move |row| &self.values[row * self.width..(row + 1) * self.width];
+        (0..self.count).map(row)
+    }
+
+    /// The column of one feature.
+    pub(crate) fn column(self, feature: usize) -> impl Iterator<Item = f32> + Clone + 'a {
+        let values = self.values.iter().skip(feature);
+        values.step_by(self.width.max(1)).copied()
+    }
+}
+
+/// Rows to learn a choice from: features, and a target for each of the candidates that has one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choices {
+    width: usize,
+    candidates: usize,
+    features: Vec<f32>,
+    /// By row and candidate; 0 where there is none.
+    targets: Vec<f32>,
+    /// Likewise: 1 where there is a target.
+    weights: Vec<f32>,
+    rows: usize,
+}
+
+impl Choices {
+    /// No rows yet, of so many features, to choose among so many candidates.
+    pub const fn new(width: usize, candidates: usize) -> Self {
+        Self {
+            width,
+            candidates,
+            features: Vec::new(),
+            targets: Vec::new(),
+            weights: Vec::new(),
+            rows: 0,
+        }
+    }
+
+    /// Adds a row with the targets that are known of it, by candidate. A row that is refused leaves the table as it was.
+    pub fn push(&mut self, features: &[f32], targets: &[Option<f32>]) -> Result<(), RowError> {
+        check_features(self.width, features)?;
+        if targets.len() != self.candidates {
+            return Err(RowError::Candidates {
+                expected: self.candidates,
+                given: targets.len(),
+            });
+        }
+        for target in targets.iter().flatten() {
+            check_target(*target)?;
+        }
+        self.features.extend_from_slice(features);
+        self.targets
+            .extend(targets.iter().map(|target| target.unwrap_or(0.0)));
+        let weight = |target: &Option<f32>| f32::from(u8::from(target.is_some()));
+        self.weights.extend(targets.iter().map(weight));
+        self.rows += 1;
+        Ok(())
+    }
+
+    /// How many candidates there are.
+    pub fn candidates(&self) -> usize {
+        self.candidates
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    pub(crate) fn features(&self) -> Rows<'_> {
+        Rows {
+            width: self.width,
+            count: self.rows,
+            values: &self.features,
+        }
+    }
+
+    /// Targets and weights of `K` candidates from `first` on, row by row; those beyond the last have none.
+    pub(crate) fn some<const K: usize>(&self, first: usize) -> (Vec<[f32; K]>, Vec<[f32; K]>) {
+        let part = |values: &[f32]| -> Vec<[f32; K]> {
+            let row = |row: usize| {
+                let values = &values[row * self.candidates..(row + 1) * self.candidates];
+                std::array::from_fn(|k| values.get(first + k).copied().unwrap_or(0.0))
+            };
+            (0..self.rows).map(row).collect()
+        };
+        (part(&self.targets), part(&self.weights))
     }
 }
 

@@ -52,7 +52,10 @@ pub(crate) fn run(args: &args::BenchModel) -> Result<(), Failure> {
     };
     let predict_ns = (0..PASSES).map(|_| pass()).fold(f64::INFINITY, f64::min);
     bar.finish_and_clear();
-    let is_of_trees = matches!(kind, ModelKind::BoostedTrees | ModelKind::BoostedTreesSmall);
+    let is_of_trees = matches!(
+        kind,
+        ModelKind::BoostedTrees | ModelKind::BoostedTreesThorough
+    );
     let figures = Figures {
         model: kind.name(),
         rows: args.rows,

@@ -124,7 +124,7 @@ fn table(evaluation: &Evaluation) -> String {
 const USED: &str = concat!(
     " no call waits for a model: choices are looked up, and models are asked once for each new input\n",
     " asked then are boosted trees with slowdowns, fitted to what the program met, and curves with boosted trees, fitted to records\n",
-    " boosted-trees-small is for whoever asks a model on every call: quicker, and its choices are worse\n",
+    " boosted-trees answers for all candidates of a choice at once, and its time is divided by these\n",
 );
 
 const HEADINGS: [&str; 8] = [

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::table::Table;
+use crate::table::Rows;
 
 /// A table in codes.
 #[derive(Debug)]
@@ -43,11 +43,11 @@ impl Column {
 
 impl Bins {
     /// Cuts every feature into at most `most` ranges; the caller sees to it that these are at most 256.
-    pub(super) fn new(table: &Table, most: usize) -> Self {
+    pub(super) fn new(rows: Rows<'_>, most: usize) -> Self {
         let mut columns = Vec::new();
         let mut first = 0;
-        for feature in 0..table.width() {
-            let cuts = cuts(table.column(feature).collect(), most);
+        for feature in 0..rows.width() {
+            let cuts = cuts(rows.column(feature).collect(), most);
             if cuts.is_empty() {
                 continue;
             }
@@ -59,8 +59,8 @@ impl Bins {
             });
             first += ranges;
         }
-        let mut codes = Vec::with_capacity(table.len() * columns.len());
-        for (features, ..) in table.rows() {
+        let mut codes = Vec::with_capacity(rows.len() * columns.len());
+        for features in rows.iter() {
             codes.extend(columns.iter().map(|column| {
                 let value = features[usize::from(column.feature)];
                 let below = column.cuts.partition_point(|&cut| cut < value);
@@ -164,6 +164,7 @@ fn between(low: f32, high: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::Table;
 
     #[test]
     fn few_values_are_kept_apart_and_many_are_shared_out() {
@@ -201,7 +202,7 @@ mod tests {
         for value in [5.0, 1.0, 3.0] {
             table.push(&[value, 8.0, -value], 0.0).unwrap();
         }
-        let bins = Bins::new(&table, 64);
+        let bins = Bins::new(table.features(), 64);
         assert_eq!((bins.width(), bins.len()), (2, 6));
         assert_eq!(bins.row(0), [2, 0]);
         assert_eq!(bins.row(1), [0, 2]);

@@ -7,29 +7,67 @@ use super::bins::Bins;
 use super::crew::Crew;
 use super::tree::{Node, Tree};
 
-/// The rows of a node that share a code: their number by weight, and the sum of what is left to explain.
-#[derive(Debug, Clone, Copy, Default)]
-struct Sum {
-    weight: f64,
-    left: f64,
+/// The rows of a node that share a code: for each of the answers their number by weight, and the sum of what is left to
+/// explain.
+#[derive(Debug, Clone, Copy)]
+struct Sum<const K: usize> {
+    weight: [f64; K],
+    left: [f64; K],
 }
 
-impl Sum {
-    fn add(&mut self, other: Self) {
-        self.weight += other.weight;
-        self.left += other.left;
-    }
-
-    fn minus(self, other: Self) -> Self {
+impl<const K: usize> Default for Sum<K> {
+    fn default() -> Self {
         Self {
-            weight: self.weight - other.weight,
-            left: self.left - other.left,
+            weight: [0.0; K],
+            left: [0.0; K],
+        }
+    }
+}
+
+impl<const K: usize> Sum<K> {
+    fn add(&mut self, other: Self) {
+        for k in 0..K {
+            self.weight[k] += other.weight[k];
+            self.left[k] += other.left[k];
         }
     }
 
-    /// How much of the squared error a leaf with these rows would remove.
-    fn removed(self, ridge: f64) -> f64 {
-        self.left * self.left / (self.weight + ridge)
+    fn minus(mut self, other: Self) -> Self {
+        for k in 0..K {
+            self.weight[k] -= other.weight[k];
+            self.left[k] -= other.left[k];
+        }
+        self
+    }
+
+    /// The weight of all answers together.
+    fn total_weight(&self) -> f64 {
+        self.weight.iter().sum()
+    }
+
+    /// How much of the squared error a leaf with these rows would remove, of all answers together. Without rows, nothing.
+    fn removed(&self, ridge: f64) -> f64 {
+        let each = self.weight.iter().zip(&self.left).map(|(weight, left)| {
+            let weight = weight + ridge;
+            if weight > 0.0 {
+                left * left / weight
+            } else {
+                0.0
+            }
+        });
+        each.sum()
+    }
+
+    /// What a leaf with these rows answers.
+    fn answer(&self, settings: &Boosting) -> [f32; K] {
+        std::array::from_fn(|k| {
+            let weight = self.weight[k] + settings.ridge;
+            if weight > 0.0 {
+                (settings.shrinkage * self.left[k] / weight) as f32
+            } else {
+                0.0
+            }
+        })
     }
 }
 
@@ -48,24 +86,24 @@ struct Split {
 
 /// A node of a tree that still speaks in codes.
 #[derive(Debug)]
-enum CodeNode {
+enum CodeNode<const K: usize> {
     Split {
         column: u16,
         code: u8,
         low: u32,
         high: u32,
     },
-    Leaf(f32),
+    Leaf([f32; K]),
 }
 
 /// Some rows of a node, and what the tree says of them once it has come to a leaf.
 #[derive(Debug)]
-pub(super) struct Part<'r> {
+pub(super) struct Part<'r, const K: usize> {
     pub(super) rows: &'r mut [u32],
-    pub(super) answers: &'r mut [f32],
+    pub(super) answers: &'r mut [[f32; K]],
 }
 
-impl<'r> Part<'r> {
+impl<const K: usize> Part<'_, K> {
     fn len(&self) -> usize {
         self.rows.len()
     }
@@ -102,52 +140,59 @@ impl<'r> Part<'r> {
 }
 
 /// A node to be: its rows, their total and, unless it is a leaf for certain, their sums code by code.
-struct Place<'r> {
+struct Place<'r, const K: usize> {
     /// What the tree is grown on.
-    seen: Part<'r>,
+    seen: Part<'r, K>,
     /// What it is asked about only.
-    unseen: Part<'r>,
-    total: Sum,
-    sums: Vec<Sum>,
+    unseen: Part<'r, K>,
+    total: Sum<K>,
+    sums: Vec<Sum<K>>,
     depth: usize,
 }
 
 /// What a thread keeps at hand.
 #[derive(Debug, Default)]
-struct Bench {
+struct Bench<const K: usize> {
     /// Arrays of sums that are not in use.
-    spare: Vec<Vec<Sum>>,
+    spare: Vec<Vec<Sum<K>>>,
     aside: Vec<u32>,
 }
 
 /// Grows trees.
 #[derive(Debug)]
-pub(super) struct Grower<'a> {
+pub(super) struct Grower<'a, const K: usize> {
     bins: &'a Bins,
-    weights: &'a [f32],
+    /// By row and answer; 0 where there is no target.
+    weights: &'a [[f32; K]],
     settings: &'a Boosting,
+    /// The least weight of a leaf, of all answers together.
+    least: f64,
     crew: &'a Crew,
     /// What threads keep from one tree to the next.
-    benches: Mutex<Vec<Bench>>,
+    benches: Mutex<Vec<Bench<K>>>,
 }
 
 /// What is the same for all nodes of a tree.
-struct Task<'a> {
-    left: &'a [f32],
+struct Task<'a, const K: usize> {
+    left: &'a [[f32; K]],
     features: &'a [u32],
 }
 
-impl<'a> Grower<'a> {
+impl<'a, const K: usize> Grower<'a, K> {
     pub(super) fn new(
         bins: &'a Bins,
-        weights: &'a [f32],
+        weights: &'a [[f32; K]],
         settings: &'a Boosting,
         crew: &'a Crew,
     ) -> Self {
+        // A row that has several targets is one row all the same.
+        let targets = weights.iter().flatten().filter(|weight| **weight > 0.0);
+        let per_row = targets.count() as f64 / weights.len() as f64;
         Self {
             bins,
             weights,
             settings,
+            least: settings.leaf_weight * per_row.max(1.0),
             crew,
             benches: Mutex::default(),
         }
@@ -157,11 +202,11 @@ impl<'a> Grower<'a> {
     /// answers of both parts are those of their rows, whose order has changed.
     pub(super) fn grow(
         &self,
-        left: &[f32],
+        left: &[[f32; K]],
         features: &[u32],
-        seen: Part<'_>,
-        unseen: Part<'_>,
-    ) -> Tree {
+        seen: Part<'_, K>,
+        unseen: Part<'_, K>,
+    ) -> Tree<[f32; K]> {
         let task = Task { left, features };
         let mut nodes = Vec::new();
         let mut bench = self.bench();
@@ -181,12 +226,12 @@ impl<'a> Grower<'a> {
         self.in_features(nodes)
     }
 
-    fn bench(&self) -> Bench {
+    fn bench(&self) -> Bench<K> {
         let mut benches = self.benches.lock().unwrap_or_else(PoisonError::into_inner);
         benches.pop().unwrap_or_default()
     }
 
-    fn put_back(&self, bench: Bench) {
+    fn put_back(&self, bench: Bench<K>) {
         let mut benches = self.benches.lock().unwrap_or_else(PoisonError::into_inner);
         benches.push(bench);
     }
@@ -194,10 +239,10 @@ impl<'a> Grower<'a> {
     /// Adds the node of these rows and all below it; answers where it is.
     fn node(
         &self,
-        task: &Task<'_>,
-        place: Place<'_>,
-        nodes: &mut Vec<CodeNode>,
-        bench: &mut Bench,
+        task: &Task<'_, K>,
+        place: Place<'_, K>,
+        nodes: &mut Vec<CodeNode<K>>,
+        bench: &mut Bench<K>,
     ) -> u32 {
         let here = nodes.len();
         let Place {
@@ -208,12 +253,7 @@ impl<'a> Grower<'a> {
             depth,
         } = place;
         let Some(split) = self.best(task, total, &sums) else {
-            let weight = total.weight + self.settings.ridge;
-            let value = if weight > 0.0 {
-                (self.settings.shrinkage * total.left / weight) as f32
-            } else {
-                0.0
-            };
+            let value = total.answer(self.settings);
             seen.answers.fill(value);
             unseen.answers.fill(value);
             nodes.push(CodeNode::Leaf(value));
@@ -249,7 +289,7 @@ impl<'a> Grower<'a> {
             depth: depth + 1,
         };
         // Children come after their parents: its place first, what it is when that is known.
-        nodes.push(CodeNode::Leaf(0.0));
+        nodes.push(CodeNode::Leaf([0.0; K]));
         let (low, high) = self.children(task, low, high, nodes, bench);
         nodes[here] = CodeNode::Split {
             column: split.column as u16,
@@ -263,11 +303,11 @@ impl<'a> Grower<'a> {
     /// Both sides of a question, at the same time where that is worth it; answers where they are.
     fn children(
         &self,
-        task: &Task<'_>,
-        low: Place<'_>,
-        high: Place<'_>,
-        nodes: &mut Vec<CodeNode>,
-        bench: &mut Bench,
+        task: &Task<'_, K>,
+        low: Place<'_, K>,
+        high: Place<'_, K>,
+        nodes: &mut Vec<CodeNode<K>>,
+        bench: &mut Bench<K>,
     ) -> (u32, u32) {
         let smaller = low.seen.len().min(high.seen.len()) * task.features.len();
         // At the lowest level nothing is left to sum.
@@ -303,24 +343,26 @@ impl<'a> Grower<'a> {
     }
 
     #[inline]
-    fn sum_of(&self, task: &Task<'_>, row: u32) -> Sum {
-        let weight = f64::from(self.weights[row as usize]);
-        Sum {
-            weight,
-            left: weight * f64::from(task.left[row as usize]),
+    fn sum_of(&self, task: &Task<'_, K>, row: u32) -> Sum<K> {
+        let (weights, left) = (&self.weights[row as usize], &task.left[row as usize]);
+        let mut sum = Sum::default();
+        for k in 0..K {
+            sum.weight[k] = f64::from(weights[k]);
+            sum.left[k] = sum.weight[k] * f64::from(left[k]);
         }
+        sum
     }
 
     /// The sums of both sides, from those of all: the smaller side is summed, the other is what remains.
     fn divide_sums(
         &self,
-        task: &Task<'_>,
-        mut all: Vec<Sum>,
+        task: &Task<'_, K>,
+        mut all: Vec<Sum<K>>,
         low: &[u32],
         high: &[u32],
         depth: usize,
-        bench: &mut Bench,
-    ) -> (Vec<Sum>, Vec<Sum>) {
+        bench: &mut Bench<K>,
+    ) -> (Vec<Sum<K>>, Vec<Sum<K>>) {
         if depth == self.settings.depth {
             // Their leaves need no sums per code: an empty array has no split in it.
             bench.spare.push(all);
@@ -342,7 +384,7 @@ impl<'a> Grower<'a> {
     }
 
     /// The sums of these rows, code by code.
-    fn sums(&self, task: &Task<'_>, rows: &[u32], bench: &mut Bench) -> Vec<Sum> {
+    fn sums(&self, task: &Task<'_, K>, rows: &[u32], bench: &mut Bench<K>) -> Vec<Sum<K>> {
         let mut sums = bench.spare.pop().unwrap_or_default();
         sums.clear();
         sums.resize(self.bins.len(), Sum::default());
@@ -353,10 +395,10 @@ impl<'a> Grower<'a> {
     /// Adds up the rows for these features, half of them at a time where that is worth it; `sums` begin at `offset`.
     fn add_up(
         &self,
-        task: &Task<'_>,
+        task: &Task<'_, K>,
         rows: &[u32],
         features: &[u32],
-        sums: &mut [Sum],
+        sums: &mut [Sum<K>],
         offset: usize,
     ) {
         let half = features.len() / 2;
@@ -404,15 +446,16 @@ impl<'a> Grower<'a> {
     }
 
     /// The question that removes most of the squared error; the first of equals.
-    fn best(&self, task: &Task<'_>, total: Sum, sums: &[Sum]) -> Option<Split> {
+    fn best(&self, task: &Task<'_, K>, total: Sum<K>, sums: &[Sum<K>]) -> Option<Split> {
         if sums.is_empty() {
             return None;
         }
-        let (ridge, least) = (self.settings.ridge, self.settings.leaf_weight);
+        let (ridge, least) = (self.settings.ridge, self.least);
+        let weight = total.total_weight();
         let without = total.removed(ridge);
         let mut best: Option<Split> = None;
         // Rounding alone must not look like a gain.
-        let mut to_beat = 1e-9 * (without + total.weight * 1e-6);
+        let mut to_beat = 1e-9 * (without + weight * 1e-6);
         for &feature in task.features {
             let here = self.bins.column(feature as usize).sums();
             let mut low = Sum::default();
@@ -420,14 +463,15 @@ impl<'a> Grower<'a> {
             for (code, &sum) in sums[here.start..here.end - 1].iter().enumerate() {
                 low.add(sum);
                 // Without rows of this code the question is the one before.
-                if sum.weight == 0.0 {
+                if sum.total_weight() == 0.0 {
                     continue;
                 }
                 let high = total.minus(low);
-                if low.weight < least || low.weight <= 0.0 {
+                let (low_weight, high_weight) = (low.total_weight(), high.total_weight());
+                if low_weight < least || low_weight <= 0.0 {
                     continue;
                 }
-                if high.weight < least || high.weight <= 1e-9 * total.weight {
+                if high_weight < least || high_weight <= 1e-9 * weight {
                     break;
                 }
                 let gain = low.removed(ridge) + high.removed(ridge) - without;
@@ -445,7 +489,7 @@ impl<'a> Grower<'a> {
     }
 
     /// The tree, speaking in features.
-    fn in_features(&self, nodes: Vec<CodeNode>) -> Tree {
+    fn in_features(&self, nodes: Vec<CodeNode<K>>) -> Tree<[f32; K]> {
         let nodes = nodes.into_iter().map(|node| match node {
             CodeNode::Leaf(value) => Node::Leaf { value },
             CodeNode::Split {

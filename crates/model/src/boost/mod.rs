@@ -23,6 +23,7 @@ mod bins;
 mod crew;
 mod flat;
 mod grow;
+mod joint;
 mod tree;
 
 #[cfg(test)]
@@ -32,23 +33,24 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 use crate::regress::{FitError, Predict, Regressor, check_settings, not_negative, share, whole};
-use crate::table::Table;
 #[cfg(test)]
 use crate::table::WidthMismatch;
+use crate::table::{Rows, Table};
 
 use bins::Bins;
 use crew::Crew;
 use grow::{Grower, Part};
-use tree::MOST_TREES;
+use tree::{MOST_TREES, Tree};
 
 pub use flat::Flat;
+pub use joint::{FlatJoint, Joint};
 pub use tree::{Ensemble, InvalidEnsemble};
 
 /// The settings of a fit.
 ///
-/// The defaults are sized for the call path: 16 trees of depth 7 are 112 steps in two groups of eight, 142 ns on one
-/// core of an EPYC 7003 at 25 features. At equal steps, few deep trees were seen to choose better than many shallow
-/// ones. Off the call path more trees and a smaller [`shrinkage`](Self::shrinkage) do better still.
+/// The defaults are sized for the call path: 32 trees of depth 10 are 320 steps, which all candidates of a choice share if they
+/// are [fitted together](Boosting::fit_joint). At equal steps, few deep trees were seen to choose better than many shallow ones:
+/// on recorded times of convolutions (MIOpen's find-db of gfx906) 40 trees of depth 8 choose 4.7 % behind the best.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Boosting {
     /// How many trees, 1 to 10 000.
@@ -72,9 +74,9 @@ pub struct Boosting {
 impl Default for Boosting {
     fn default() -> Self {
         Self {
-            trees: 16,
-            depth: 7,
-            shrinkage: 0.3,
+            trees: 32,
+            depth: 10,
+            shrinkage: 0.2,
             row_share: 0.8,
             feature_share: 0.8,
             bins: 64,
@@ -85,8 +87,7 @@ impl Default for Boosting {
 }
 
 impl Boosting {
-    /// What is worth it where a choice may take some microseconds: 300 trees of depth 8, 0.1 of each. On recorded times of
-    /// convolutions (MIOpen's find-db of gfx906) it chooses 4.2 % behind the best, the default 6.2 %.
+    /// What is worth it where a single answer may take some microseconds: 300 trees of depth 8, 0.1 of each.
     pub fn thorough() -> Self {
         Self {
             trees: 300,
@@ -112,35 +113,57 @@ impl Boosting {
         seed: u64,
         follow: Follow,
     ) -> Result<Ensemble, FitError> {
+        let crew = self.crew(table.features())?;
+        Ok(self.grow_single(&crew, table, seed, follow))
+    }
+
+    /// The same, of settings and a table that are in range.
+    fn grow_single(&self, crew: &Crew, table: &Table, seed: u64, follow: Follow) -> Ensemble {
+        let (targets, _) = table.targets().as_chunks::<1>();
+        let (weights, _) = table.weights().as_chunks::<1>();
+        let ([base], trees) =
+            self.grow_with(crew, table.features(), targets, weights, seed, follow);
+        let trees = trees.into_iter().map(|tree| tree.map(|[value]| value));
+        Ensemble::new(table.width(), base, trees.collect())
+    }
+
+    /// The crew for a fit to these rows, if they and the settings are in range.
+    fn crew(&self, rows: Rows<'_>) -> Result<Crew, FitError> {
         self.check()?;
-        if table.is_empty() {
+        if rows.len() == 0 {
             return Err(FitError::Empty);
         }
-        let (rows, width) = (table.len(), table.width());
+        let (rows, width) = (rows.len(), rows.width());
         let codes = width.saturating_mul(self.bins);
         if rows > u32::MAX as usize || codes > usize::from(u16::MAX) {
             return Err(FitError::TooLarge { rows, width });
         }
-
-        let crew = Crew::for_work(rows.saturating_mul(width));
-        self.grow_with(&crew, table, seed, follow)
+        Ok(Crew::for_work(rows.saturating_mul(width)))
     }
 
-    /// Grows the trees, of settings and a table that are in range; the crew changes nothing but the time it takes.
-    fn grow_with(
+    /// Grows trees that give `K` answers, of settings and rows that are in range; the crew changes nothing but the time it
+    /// takes. Answers the base values and the trees.
+    fn grow_with<const K: usize>(
         &self,
         crew: &Crew,
-        table: &Table,
+        features: Rows<'_>,
+        targets: &[[f32; K]],
+        weights: &[[f32; K]],
         seed: u64,
         follow: Follow,
-    ) -> Result<Ensemble, FitError> {
-        let (rows, width) = (table.len(), table.width());
-        let base = mean(table);
-        let mut left: Vec<f32> = table.targets().iter().map(|y| y - base).collect();
-        let bins = Bins::new(table, self.bins);
-        let grower = Grower::new(&bins, table.weights(), self, crew);
+    ) -> ([f32; K], Vec<Tree<[f32; K]>>) {
+        let rows = features.len();
+        let base = mean(targets, weights);
+        let mut left: Vec<[f32; K]> = targets.to_vec();
+        for left in &mut left {
+            for (left, base) in left.iter_mut().zip(base) {
+                *left -= base;
+            }
+        }
+        let bins = Bins::new(features, self.bins);
+        let grower = Grower::new(&bins, weights, self, crew);
         let mut rng = Pcg64::seed_from_u64(seed);
-        let mut answers = vec![0.0; rows];
+        let mut answers = vec![[0.0; K]; rows];
         let mut trees = Vec::new();
         // A tree without a question cannot be followed by one: nothing is left that a feature explains.
         for _ in 0..if bins.width() == 0 { 0 } else { self.trees } {
@@ -161,12 +184,14 @@ impl Boosting {
             };
             trees.push(grower.grow(&left, &features, seen_part, unseen_part));
             if follow == Follow::Remainder {
-                for (&row, answer) in seen.iter().chain(&unseen).zip(&answers) {
-                    left[row as usize] -= answer;
+                for (&row, answers) in seen.iter().chain(&unseen).zip(&answers) {
+                    for (left, answer) in left[row as usize].iter_mut().zip(answers) {
+                        *left -= answer;
+                    }
                 }
             }
         }
-        Ok(Ensemble::new(width, base, trees))
+        (base, trees)
     }
 
     fn check(&self) -> Result<(), FitError> {
@@ -196,16 +221,26 @@ impl Regressor for Boosting {
     fn train(&self, table: &Table, seed: u64) -> Result<Box<dyn Predict>, FitError> {
         Ok(Box::new(self.fit(table, seed)?.flatten()))
     }
+
+    fn joint(&self) -> Option<Boosting> {
+        Some(*self)
+    }
 }
 
-/// The weighted mean of the targets: the best answer without a question.
-fn mean(table: &Table) -> f32 {
-    let (mut sum, mut total) = (0.0, 0.0);
-    for (&target, &weight) in table.targets().iter().zip(table.weights()) {
-        sum += f64::from(target) * f64::from(weight);
-        total += f64::from(weight);
-    }
-    (sum / total) as f32
+/// The weighted means of the targets: the best answers without a question; 0 where there is no target.
+fn mean<const K: usize>(targets: &[[f32; K]], weights: &[[f32; K]]) -> [f32; K] {
+    std::array::from_fn(|k| {
+        let (mut sum, mut total) = (0.0, 0.0);
+        for (target, weight) in targets.iter().zip(weights) {
+            sum += f64::from(target[k]) * f64::from(weight[k]);
+            total += f64::from(weight[k]);
+        }
+        if total > 0.0 {
+            (sum / total) as f32
+        } else {
+            0.0
+        }
+    })
 }
 
 /// A share of `0..count`, at least one of them, every choice equally likely, in ascending order: rows are

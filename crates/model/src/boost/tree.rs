@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::flat::Flat;
+use super::flat::{DEEPEST, Flat};
 use crate::regress::Predict;
 use crate::table::WidthMismatch;
 
@@ -14,20 +14,20 @@ use crate::table::WidthMismatch;
 pub struct Ensemble {
     width: usize,
     base: f32,
-    trees: Vec<Tree>,
+    trees: Vec<Tree<f32>>,
 }
 
 /// A tree: its root is the first node, and children come after their parents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Tree {
-    nodes: Vec<Node>,
+pub(super) struct Tree<V> {
+    nodes: Vec<Node<V>>,
 }
 
 /// A question or an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Node {
+pub(super) enum Node<V> {
     /// Values up to the threshold go to `low`, those above to `high`. NaN is not above.
     Split {
         feature: u16,
@@ -36,7 +36,7 @@ pub(super) enum Node {
         high: u32,
     },
     Leaf {
-        value: f32,
+        value: V,
     },
 }
 
@@ -48,13 +48,13 @@ pub(super) const MOST_TREES: usize = 10_000;
 struct Unchecked {
     width: usize,
     base: f32,
-    trees: Vec<Tree>,
+    trees: Vec<Tree<f32>>,
 }
 
 /// A model file whose parts do not fit together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a model: {0}; fit it again from the records")]
-pub struct InvalidEnsemble(String);
+pub struct InvalidEnsemble(pub(super) String);
 
 impl TryFrom<Unchecked> for Ensemble {
     type Error = InvalidEnsemble;
@@ -69,9 +69,9 @@ impl TryFrom<Unchecked> for Ensemble {
         }
         let mut largest = f64::from(base.abs());
         for (index, tree) in trees.iter().enumerate() {
-            tree.check(width)
+            tree.check(width, |value| value.is_finite())
                 .map_err(|fault| InvalidEnsemble(format!("tree {index} {fault}")))?;
-            largest += tree.largest();
+            largest += tree.largest(|value| value.abs());
         }
         if largest >= f32::MAX.into() {
             return Err(InvalidEnsemble("its trees add up to no number".to_owned()));
@@ -81,14 +81,14 @@ impl TryFrom<Unchecked> for Ensemble {
 }
 
 impl Ensemble {
-    pub(super) fn new(width: usize, base: f32, trees: Vec<Tree>) -> Self {
+    pub(super) fn new(width: usize, base: f32, trees: Vec<Tree<f32>>) -> Self {
         Self { width, base, trees }
     }
 
     /// The answer for a row. A feature that is NaN counts as the lowest value.
     pub fn predict(&self, features: &[f32]) -> Result<f32, WidthMismatch> {
         WidthMismatch::check(self.width, features)?;
-        let answers = self.trees.iter().map(|tree| tree.at(features));
+        let answers = self.trees.iter().map(|tree| *tree.at(features));
         Ok(answers.fold(self.base, |sum, answer| sum + answer))
     }
 
@@ -114,14 +114,14 @@ impl Ensemble {
 
     /// The most questions from a root to a leaf.
     pub fn depth(&self) -> usize {
-        self.trees.iter().map(Tree::depth).max().unwrap_or(0)
+        deepest(&self.trees)
     }
 
     pub(super) fn base(&self) -> f32 {
         self.base
     }
 
-    pub(super) fn trees(&self) -> &[Tree] {
+    pub(super) fn trees(&self) -> &[Tree<f32>] {
         &self.trees
     }
 }
@@ -136,16 +136,40 @@ impl Predict for Ensemble {
     }
 }
 
-impl Tree {
-    pub(super) fn new(nodes: Vec<Node>) -> Self {
+/// The most questions from a root to a leaf.
+pub(super) fn deepest<V>(trees: &[Tree<V>]) -> usize {
+    trees.iter().map(Tree::depth).max().unwrap_or(0)
+}
+
+impl<V> Tree<V> {
+    pub(super) fn new(nodes: Vec<Node<V>>) -> Self {
         Self { nodes }
     }
 
-    pub(super) fn node(&self, index: u32) -> Node {
-        self.nodes[index as usize]
+    pub(super) fn node(&self, index: u32) -> &Node<V> {
+        &self.nodes[index as usize]
     }
 
-    fn at(&self, features: &[f32]) -> f32 {
+    /// The same questions with answers of another form.
+    pub(super) fn map<W>(self, form: impl Fn(V) -> W) -> Tree<W> {
+        let nodes = self.nodes.into_iter().map(|node| match node {
+            Node::Leaf { value } => Node::Leaf { value: form(value) },
+            Node::Split {
+                feature,
+                threshold,
+                low,
+                high,
+            } => Node::Split {
+                feature,
+                threshold,
+                low,
+                high,
+            },
+        });
+        Tree::new(nodes.collect())
+    }
+
+    pub(super) fn at(&self, features: &[f32]) -> &V {
         let mut index = 0;
         loop {
             match self.node(index) {
@@ -156,8 +180,8 @@ impl Tree {
                     low,
                     high,
                 } => {
-                    let above = features[usize::from(feature)] > threshold;
-                    index = if above { high } else { low };
+                    let above = features[usize::from(*feature)] > *threshold;
+                    index = if above { *high } else { *low };
                 }
             }
         }
@@ -176,37 +200,37 @@ impl Tree {
     }
 
     /// The farthest from 0 it can answer.
-    fn largest(&self) -> f64 {
-        let values = self.nodes.iter().map(|node| match *node {
-            Node::Leaf { value } => f64::from(value.abs()),
+    pub(super) fn largest(&self, size: impl Fn(&V) -> f32) -> f64 {
+        let values = self.nodes.iter().map(|node| match node {
+            Node::Leaf { value } => f64::from(size(value)),
             Node::Split { .. } => 0.0,
         });
         values.fold(0.0, f64::max)
     }
 
     /// What a descent relies on: it ends, and everything it reads is there.
-    fn check(&self, width: usize) -> Result<(), String> {
+    pub(super) fn check(&self, width: usize, sound: impl Fn(&V) -> bool) -> Result<(), String> {
         if self.nodes.is_empty() {
             return Err("has no nodes".to_owned());
         }
         for (index, node) in self.nodes.iter().enumerate() {
-            match *node {
-                Node::Leaf { value } if !value.is_finite() => {
-                    return Err(format!("answers {value}"));
+            match node {
+                Node::Leaf { value } if !sound(value) => {
+                    return Err(format!("has no answer at node {index}"));
                 }
-                Node::Split { feature, .. } if usize::from(feature) >= width => {
+                Node::Split { feature, .. } if usize::from(*feature) >= width => {
                     return Err(format!("asks for feature {feature} of {width}"));
                 }
                 Node::Split { low, high, .. } => {
                     let after = index + 1..self.nodes.len();
-                    if !after.contains(&(low as usize)) || !after.contains(&(high as usize)) {
+                    if !after.contains(&(*low as usize)) || !after.contains(&(*high as usize)) {
                         return Err(format!("leads from node {index} to {low} and {high}"));
                     }
                 }
                 Node::Leaf { .. } => {}
             }
         }
-        if self.depth() > Flat::DEEPEST {
+        if self.depth() > DEEPEST {
             return Err(format!("is {} questions deep", self.depth()));
         }
         Ok(())
