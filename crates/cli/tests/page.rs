@@ -54,7 +54,7 @@ fn what_disturbed_learning_is_on_the_page() {
         "--effort",
         "minimal",
         "--time-budget",
-        "20",
+        "8",
     ];
     let learned = json(records, &words);
     assert_eq!(
@@ -93,7 +93,7 @@ fn what_disturbed_learning_is_on_the_page() {
     // Only what left a record is named.
     assert_eq!(
         list("commands"),
-        "kernelwise learn --op copy --effort minimal --time-budget 20\nkernelwise report"
+        "kernelwise learn --op copy --effort minimal --time-budget 8\nkernelwise report"
     );
     assert!(!page.contains("kernelwise report</code>"));
 }
@@ -108,7 +108,7 @@ fn without_a_directory_for_records_the_page_is_here() {
         "--effort",
         "minimal",
         "--time-budget",
-        "20",
+        "8",
         "--format",
         "json",
     ];

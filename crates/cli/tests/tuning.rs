@@ -590,7 +590,7 @@ fn a_report_is_made_of_what_was_learned() {
         "--effort",
         "minimal",
         "--time-budget",
-        "30",
+        "8",
     ];
     let learned = run(records, &learn);
     assert!(learned.status.success(), "{}", text(&learned.stderr));

@@ -25,14 +25,29 @@ enum Set {
     Avx512,
 }
 
-/// Code that is compiled once for each level. `run` must be `#[inline(always)]`, and so must what it calls:
+/// Code that is compiled once for each level. Its functions must be `#[inline(always)]`, and so must what they call:
 /// only what is inlined is compiled with the level's instructions.
-pub(crate) trait Body {
+pub(crate) trait Body: Sized {
     /// What comes out.
     type Output;
 
     /// The code.
     fn run(self) -> Self::Output;
+
+    /// The code where there is AVX2, if it is another. Choosing it here rather than by asking the level before it runs
+    /// spares the compiler every pair of a code and a level that never meet.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn run_avx2(self) -> Self::Output {
+        self.run()
+    }
+
+    /// The code where there is AVX-512, if it is another.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn run_avx512(self) -> Self::Output {
+        self.run_avx2()
+    }
 }
 
 impl Level {
@@ -171,13 +186,13 @@ impl Level {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn avx2<B: Body>(body: B) -> B::Output {
-    body.run()
+    body.run_avx2()
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 fn avx512<B: Body>(body: B) -> B::Output {
-    body.run()
+    body.run_avx512()
 }
 
 #[cfg(target_arch = "aarch64")]

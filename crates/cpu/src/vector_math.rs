@@ -31,33 +31,25 @@ pub(crate) trait MathBody {
 /// Runs the body compiled for a level.
 #[inline(always)]
 pub(crate) fn run<B: MathBody>(level: Level, body: B) -> B::Output {
-    if fused(level) {
-        level.run(Compiled::<B, true>(body))
-    } else {
-        level.run(Compiled::<B, false>(body))
-    }
+    level.run(Compiled(body))
 }
 
-struct Compiled<B, const FUSED: bool>(B);
+struct Compiled<B>(B);
 
-impl<B: MathBody, const FUSED: bool> Body for Compiled<B, FUSED> {
+impl<B: MathBody> Body for Compiled<B> {
     type Output = B::Output;
 
+    /// 64-bit ARM has multiply-add in its base set; of others nothing is known.
     #[inline(always)]
     fn run(self) -> B::Output {
-        self.0.run::<FUSED>()
+        self.0.run::<{ cfg!(target_arch = "aarch64") }>()
     }
-}
 
-#[cfg(target_arch = "x86_64")]
-fn fused(level: Level) -> bool {
-    level.has_avx2()
-}
-
-/// 64-bit ARM has it in its base set; of others nothing is known.
-#[cfg(not(target_arch = "x86_64"))]
-fn fused(_level: Level) -> bool {
-    cfg!(target_arch = "aarch64")
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn run_avx2(self) -> B::Output {
+        self.0.run::<true>()
+    }
 }
 
 /// `f32` or `f64`: the constants and the few operations on bits that the functions below are made of.

@@ -3,7 +3,6 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
-use std::marker::PhantomData;
 
 use crate::isa::{Body, Level};
 
@@ -41,13 +40,33 @@ pub(super) trait Vectorised {
 
 /// Runs code in the vectors of a level.
 pub(super) fn vectorised(level: Level, code: impl Vectorised) {
-    #[cfg(target_arch = "x86_64")]
-    if level.has_avx512() {
-        return level.run(With::<__m512, _>(code, PhantomData));
-    } else if level.has_avx2() {
-        return level.run(With::<__m256, _>(code, PhantomData));
+    level.run(Compiled(code));
+}
+
+struct Compiled<C>(C);
+
+impl<C: Vectorised> Body for Compiled<C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        // SAFETY: plain arrays need no instructions in particular.
+        unsafe { self.0.run::<Four>() }
     }
-    level.run(With::<Four, _>(code, PhantomData));
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn run_avx2(self) {
+        // SAFETY: `Level::run` comes here only where the processor has AVX2.
+        unsafe { self.0.run::<__m256>() }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn run_avx512(self) {
+        // SAFETY: `Level::run` comes here only where the processor has AVX-512.
+        unsafe { self.0.run::<__m512>() }
+    }
 }
 
 /// Lanes of a level's vector.
@@ -60,18 +79,6 @@ pub(super) fn lanes(level: Level) -> usize {
     }
     let _ = level;
     4
-}
-
-struct With<V, C>(C, PhantomData<V>);
-
-impl<V: Vector, C: Vectorised> Body for With<V, C> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        // SAFETY: `vectorised` pairs each vector with the level it belongs to.
-        unsafe { self.0.run::<V>() }
-    }
 }
 
 /// Four values in plain code, for the compiler to put into whatever registers there are.

@@ -18,8 +18,9 @@ use kernelwise_types::{
 use super::{FftKnobs, Real, Rows, problem, unfit};
 use crate::declare::{Needing, spec};
 use crate::index::memory::made_for;
-use crate::isa::{Body, Level};
+use crate::isa::Level;
 use crate::pool::{self, Schedule, share};
+use crate::vector_math::{self, MathBody};
 
 /// Longest row.
 pub(super) const MAX_LEN: usize = 16;
@@ -204,11 +205,7 @@ impl<T: Real> HostKernel for DirectKernel<T> {
             let from = &from[range.start * weights.from..range.end * weights.from];
             // SAFETY: ranges do not overlap, so neither do their rows.
             let to = unsafe { to.part(range.start * weights.to, range.len() * weights.to) };
-            if self.level == Level::PORTABLE {
-                self.level.run(Product::<T, false> { weights, from, to });
-            } else {
-                self.level.run(Product::<T, true> { weights, from, to });
-            }
+            vector_math::run(self.level, Product { weights, from, to });
         });
         Ok(())
     }
@@ -226,17 +223,17 @@ fn numbers_mut<T>(pairs: &mut [num_complex::Complex<T>]) -> &mut [T] {
 }
 
 /// Rows times weights; with fused multiply-add where the level has it.
-struct Product<'a, T, const FUSED: bool> {
+struct Product<'a, T> {
     weights: &'a Weights<T>,
     from: &'a [T],
     to: &'a mut [T],
 }
 
-impl<T: Real, const FUSED: bool> Body for Product<'_, T, FUSED> {
+impl<T: Real> MathBody for Product<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<const FUSED: bool>(self) {
         let Weights {
             from: width,
             to: results,
