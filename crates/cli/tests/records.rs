@@ -6,22 +6,41 @@ mod typed;
 use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::UNIX_EPOCH;
 
 use serde_json::Value;
 use typed::{answer, json, kernelwise, run, text};
 
+/// Records of a machine that learned, in a directory of one's own. Learning takes 20 seconds, so it is done once for each build of the program;
+/// who comes first does it, the others wait and copy.
 fn learned() -> tempfile::TempDir {
+    let program = std::fs::metadata(env!("CARGO_BIN_EXE_kernelwise")).unwrap();
+    let built = program.modified().unwrap().duration_since(UNIX_EPOCH);
+    let name = format!("learned-{}", built.unwrap().as_nanos());
+    let shared = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&shared).unwrap();
+    let lock = std::fs::File::create(shared.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    let done = shared.with_extension("done");
+    if !done.exists() {
+        let words = [
+            "learn",
+            "--op",
+            "copy",
+            "--effort",
+            "minimal",
+            "--time-budget",
+            "30",
+        ];
+        answer(&shared, &words);
+        std::fs::write(done, []).unwrap();
+    }
+    drop(lock);
     let records = tempfile::tempdir().unwrap();
-    let words = [
-        "learn",
-        "--op",
-        "copy",
-        "--effort",
-        "minimal",
-        "--time-budget",
-        "30",
-    ];
-    answer(records.path(), &words);
+    for file in std::fs::read_dir(&shared).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), records.path().join(file.file_name())).unwrap();
+    }
     records
 }
 
