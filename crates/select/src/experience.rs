@@ -1,7 +1,7 @@
 //! What the times of some problems say about another.
 //!
-//! For every arm (a kernel with its parameters, an algorithm) two models are fitted to what was seen: one of its time, over
-//! the work to be done, and one of how much slower it is than the best of the problem. The first learns from
+//! Two models of all arms (kernels with their parameters, algorithms) are fitted to what was seen: one of their times, over
+//! the work to be done, and one of how much slower they are than the best of the problem. The first learns from
 //! every run. The second only from problems on which several arms ran, and there it learns what the choice is about and
 //! nothing else. Neither knows single problems well, so what they got wrong on the nearest problems, those that differ in one
 //! dimension, is added.
@@ -10,11 +10,15 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use kernelwise_model::{Boosting, Flat, Table};
+use kernelwise_model::Boosting;
 
 use crate::belief::Expected;
 use crate::explore::{Explored, Offer};
 use crate::problem::Problem;
+
+use model::Model;
+
+mod model;
 
 /// More trees than a call could afford: they are asked once for each new problem.
 const MODEL: Boosting = Boosting {
@@ -75,10 +79,8 @@ pub struct Outlook {
     pub fitted: bool,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Arm {
-    times: Option<Flat>,
-    slowdowns: Option<Flat>,
     /// How often it ran, and the sum of ln t over the work: all there is before the first fit.
     runs: f64,
     sum: f64,
@@ -94,6 +96,20 @@ struct Seen {
     errors: Vec<Error>,
 }
 
+impl Seen {
+    /// How many arms ran.
+    fn ran(&self) -> usize {
+        self.times.iter().flatten().count()
+    }
+
+    /// The best of the arms that may compute it: measured, else expected.
+    fn best(&self, expected: &[Option<f64>]) -> f64 {
+        let times = self.times.iter().zip(expected).zip(&self.open);
+        let open = times.filter_map(|((y, expected), open)| y.or(*expected).filter(|_| *open));
+        open.fold(f64::INFINITY, f64::min)
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Error {
     time: Option<f32>,
@@ -105,6 +121,8 @@ struct Error {
 pub struct Experience {
     capacity: usize,
     arms: Vec<Arm>,
+    times: Model,
+    slowdowns: Model,
     seen: Vec<Seen>,
     /// Problems that were forgotten.
     forgotten: u64,
@@ -131,6 +149,8 @@ impl Experience {
         Self {
             capacity: capacity.max(2),
             arms: Vec::new(),
+            times: Model::default(),
+            slowdowns: Model::default(),
             seen: Vec::new(),
             forgotten: 0,
             lines: HashMap::new(),
@@ -276,9 +296,7 @@ impl Experience {
 
     /// Takes over the models that were fitted to a copy of this.
     pub fn adopt(&mut self, fitted: Self) {
-        for (arm, fitted) in self.arms.iter_mut().zip(fitted.arms) {
-            (arm.times, arm.slowdowns) = (fitted.times, fitted.slowdowns);
-        }
+        (self.times, self.slowdowns) = (fitted.times, fitted.slowdowns);
         (self.fits, self.next_fit) = (fitted.fits, fitted.next_fit);
         // What was seen meanwhile is not in the copy's errors.
         let same = self.forgotten == fitted.forgotten;
@@ -307,14 +325,15 @@ impl Experience {
         let seen = &self.seen[place];
         let corrections = self.corrections(&seen.problem);
         let sd = self.far_off() / NINETY;
+        let modelled = self.modelled_times(&seen.problem);
+        let slowdowns = self.modelled_slowdowns(&seen.problem);
         let time = |arm: usize| -> Option<f64> {
             if !seen.open.get(arm).copied()? {
                 return None;
             }
-            let Arm { runs, sum, .. } = self.arms[arm];
-            let modelled = self.time(arm, &seen.problem);
-            let modelled = modelled.map(|y| y + corrections[arm].0);
-            modelled.or_else(|| (runs > 0.0).then(|| sum / runs))
+            let Arm { runs, sum } = self.arms[arm];
+            let corrected = modelled[arm].map(|y| y + corrections[arm].0);
+            corrected.or_else(|| (runs > 0.0).then(|| sum / runs))
         };
         let times: Vec<Option<f64>> = (0..self.arms.len()).map(time).collect();
         let best = times
@@ -329,8 +348,7 @@ impl Experience {
         let outlook = |(arm, y): (usize, Option<f64>)| {
             let y = y?;
             let behind = (y - best).min(FAR);
-            let modelled = self.slowdown(arm, &seen.problem);
-            let slowdown = modelled.map_or(behind, |slowdown| {
+            let slowdown = slowdowns[arm].map_or(behind, |slowdown| {
                 trust * (slowdown + corrections[arm].1) + (1.0 - trust) * behind
             });
             Some(Outlook {
@@ -340,7 +358,7 @@ impl Experience {
                 },
                 slowdown,
                 runs_alike: self.explored.runs(seen.problem.cell(), arm),
-                fitted: self.arms[arm].times.is_some(),
+                fitted: modelled[arm].is_some(),
             })
         };
         times.into_iter().enumerate().map(outlook).collect()
@@ -363,40 +381,39 @@ impl Experience {
 
     /// What is expected of an arm, ln t over the work: what its model says, and what that got wrong nearby.
     fn corrected(&self, arm: usize, problem: &Problem) -> Option<f64> {
-        let time = self.time(arm, problem)?;
+        let time = self.modelled_times(problem)[arm]?;
         Some(time + self.corrections(problem)[arm].0)
     }
 
-    /// What the model of an arm says of ln t over the work.
-    fn time(&self, arm: usize, problem: &Problem) -> Option<f64> {
-        predict(self.arms[arm].times.as_ref()?, problem)
+    /// What the model says of ln t over the work, by arm.
+    fn modelled_times(&self, problem: &Problem) -> Vec<Option<f64>> {
+        self.times.ask(problem.features(), self.arms.len())
     }
 
-    fn slowdown(&self, arm: usize, problem: &Problem) -> Option<f64> {
-        predict(self.arms[arm].slowdowns.as_ref()?, problem)
-    }
-
-    /// The best of a problem: measured, else expected.
-    fn best(&self, seen: &Seen) -> f64 {
-        let open = (0..seen.times.len()).filter(|arm| seen.open[*arm]);
-        let times =
-            open.filter_map(|arm| seen.times[arm].or_else(|| self.time(arm, &seen.problem)));
-        times.fold(f64::INFINITY, f64::min)
+    /// What the model says of how much slower than the best an arm is, in ln t.
+    fn modelled_slowdowns(&self, problem: &Problem) -> Vec<Option<f64>> {
+        self.slowdowns.ask(problem.features(), self.arms.len())
     }
 
     /// What the models get wrong on a problem.
     fn errors(&self, seen: &Seen) -> Vec<Error> {
-        let several = seen.times.iter().flatten().count() > 1;
-        let best = if several { self.best(seen) } else { 0.0 };
+        let ran = seen.ran();
+        if ran == 0 {
+            return vec![Error::default(); seen.times.len()];
+        }
+        let times = self.modelled_times(&seen.problem);
+        let (slowdowns, best) = if ran > 1 {
+            (self.modelled_slowdowns(&seen.problem), seen.best(&times))
+        } else {
+            (vec![None; times.len()], 0.0)
+        };
         let error = |(arm, y): (usize, &Option<f64>)| {
             let Some(y) = y else {
                 return Error::default();
             };
-            let time = self.time(arm, &seen.problem);
-            let slowdown = self.slowdown(arm, &seen.problem).filter(|_| several);
             Error {
-                time: time.map(|expected| (y - expected) as f32),
-                slowdown: slowdown.map(|expected| ((y - best).min(FAR) - expected) as f32),
+                time: times[arm].map(|expected| (y - expected) as f32),
+                slowdown: slowdowns[arm].map(|expected| ((y - best).min(FAR) - expected) as f32),
             }
         };
         seen.times.iter().enumerate().map(error).collect()
@@ -443,9 +460,12 @@ impl Experience {
             .map_or(0, |seen| seen.problem.features().len());
         // What lies above expectation on all arms of a problem is the problem's own, and no arm's.
         let own = |seen: &Seen| {
-            let residual =
-                |(arm, y): (usize, &Option<f64>)| Some((*y)? - self.time(arm, &seen.problem)?);
-            let residuals = seen.times.iter().enumerate().filter_map(residual);
+            if seen.ran() < 2 {
+                return 0.0;
+            }
+            let times = self.modelled_times(&seen.problem);
+            let residual = |(y, expected): (&Option<f64>, Option<f64>)| Some((*y)? - expected?);
+            let residuals = seen.times.iter().zip(times).filter_map(residual);
             let (sum, count) = residuals.fold((0.0, 0.0), |(sum, n), r| (sum + r, n + 1.0));
             if count < 2.0 {
                 0.0
@@ -454,47 +474,20 @@ impl Experience {
             }
         };
         let own: Vec<f64> = self.seen.iter().map(own).collect();
-        let fitted = |tables: Vec<Table>, seed: u64| -> Vec<Option<Flat>> {
-            let fit = |table: &Table| MODEL.fit(table, seed).ok().map(|model| model.flatten());
-            tables.iter().map(fit).collect()
-        };
         let arms = self.arms.len();
-        let empty = || vec![Table::new(width); arms];
-        let mut tables = empty();
-        for (seen, own) in self.seen.iter().zip(own) {
-            for (table, y) in tables.iter_mut().zip(&seen.times) {
-                if let Some(y) = y {
-                    // A row of another width is of no use to this table; there is none but by mistake.
-                    let _ = table.push(seen.problem.features(), (y - own) as f32);
-                }
-            }
-        }
-        let times = fitted(tables, seed);
-        for (arm, times) in self.arms.iter_mut().zip(times) {
-            arm.times = times;
-        }
-        let mut tables = empty();
-        for seen in &self.seen {
-            if seen.times.iter().flatten().count() < 2 {
-                continue;
-            }
-            let best = self.best(seen);
-            for (table, y) in tables.iter_mut().zip(&seen.times) {
-                if let Some(y) = y {
-                    let _ = table.push(seen.problem.features(), (y - best).min(FAR) as f32);
-                }
-            }
-        }
-        let slowdowns = fitted(tables, seed.wrapping_add(1000));
-        for (arm, slowdowns) in self.arms.iter_mut().zip(slowdowns) {
-            arm.slowdowns = slowdowns;
-        }
+        let rows = self.seen.iter().zip(own).map(|(seen, own)| {
+            let times = seen.times.iter().map(move |y| Some(((*y)? - own) as f32));
+            (seen.problem.features(), times)
+        });
+        self.times = Model::fit(&MODEL, rows, width, arms, seed);
+        let several = self.seen.iter().filter(|seen| seen.ran() > 1);
+        let rows = several.map(|seen| {
+            let best = seen.best(&self.modelled_times(&seen.problem));
+            let behind = move |y: &Option<f64>| Some(((*y)? - best).min(FAR) as f32);
+            (seen.problem.features(), seen.times.iter().map(behind))
+        });
+        self.slowdowns = Model::fit(&MODEL, rows, width, arms, seed.wrapping_add(1000));
     }
-}
-
-fn predict(model: &Flat, problem: &Problem) -> Option<f64> {
-    let predicted = model.predict(problem.features()).ok()?;
-    Some(f64::from(predicted)).filter(|predicted| predicted.is_finite())
 }
 
 #[cfg(test)]

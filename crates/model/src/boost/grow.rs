@@ -58,14 +58,19 @@ impl<const K: usize> Sum<K> {
         each.sum()
     }
 
-    /// What a leaf with these rows answers.
-    fn answer(&self, settings: &Boosting) -> [f32; K] {
+    /// What a leaf with these rows answers, if one question earlier the answer was `before`.
+    fn answer(&self, settings: &Boosting, before: [f32; K]) -> [f32; K] {
         std::array::from_fn(|k| {
             let weight = self.weight[k] + settings.ridge;
-            if weight > 0.0 {
-                (settings.shrinkage * self.left[k] / weight) as f32
+            let left = settings.shrinkage * self.left[k];
+            if K == 1 && weight > 0.0 {
+                // Alone, it has rows of its own everywhere, and zero is as good a guess.
+                (left / weight) as f32
+            } else if weight > 0.0 {
+                // A question that is worth asking for others may leave it few rows, or none: what is known of more stands in.
+                ((left + settings.ridge * f64::from(before[k])) / weight) as f32
             } else {
-                0.0
+                before[k]
             }
         })
     }
@@ -148,6 +153,8 @@ struct Place<'r, const K: usize> {
     total: Sum<K>,
     sums: Vec<Sum<K>>,
     depth: usize,
+    /// What its parent would answer as a leaf; the root has none, and zero is what a tree without a say adds.
+    before: [f32; K],
 }
 
 /// What a thread keeps at hand.
@@ -220,6 +227,7 @@ impl<'a, const K: usize> Grower<'a, K> {
             unseen,
             total,
             depth: 0,
+            before: [0.0; K],
         };
         self.node(&task, root, &mut nodes, &mut bench);
         self.put_back(bench);
@@ -251,9 +259,10 @@ impl<'a, const K: usize> Grower<'a, K> {
             total,
             sums,
             depth,
+            before,
         } = place;
+        let value = total.answer(self.settings, before);
         let Some(split) = self.best(task, total, &sums) else {
-            let value = total.answer(self.settings);
             seen.answers.fill(value);
             unseen.answers.fill(value);
             nodes.push(CodeNode::Leaf(value));
@@ -280,6 +289,7 @@ impl<'a, const K: usize> Grower<'a, K> {
             total: low_total,
             sums: low_sums,
             depth: depth + 1,
+            before: value,
         };
         let high = Place {
             seen: high_seen,
@@ -287,6 +297,7 @@ impl<'a, const K: usize> Grower<'a, K> {
             total: total.minus(low_total),
             sums: high_sums,
             depth: depth + 1,
+            before: value,
         };
         // Children come after their parents: its place first, what it is when that is known.
         nodes.push(CodeNode::Leaf([0.0; K]));

@@ -3,7 +3,7 @@
 //! Candidates of a choice are asked about the same row, and what makes one of them slow mostly makes the others so: where
 //! a question is worth asking for one, it is for the next. So the trees are grown for all of them at once. A question is worth
 //! what it removes of the squared error of all, and a leaf has an answer for each. Who has no target in a row has no say in
-//! it.
+//! it, and who has few in a leaf is pulled to its answer one question earlier: the question was not asked for its sake.
 //!
 //! A descent then serves every candidate, and the choices are no worse for it. On recorded times of convolutions (MIOpen's
 //! find-db, four candidates each) 32 trees of depth 10 for all together choose as well as as many for each of them, 4.4 % and
