@@ -305,6 +305,30 @@ mod tests {
         }
     }
 
+    /// Questions that are worth asking for one candidate leave the other without rows in most leaves: what it does around there stands
+    /// in, not its mean over everything.
+    #[test]
+    fn who_has_few_rows_is_answered_by_what_is_known_of_more() {
+        let mut choices = Choices::new(1, 2);
+        for i in 0..200_u16 {
+            let x = f32::from(i);
+            let half = if i < 100 { 10.0 } else { 0.0 };
+            let seldom = (i % 10 == 0).then_some(half);
+            choices
+                .push(&[x], &[Some(f32::from(i * 37 % 101)), seldom])
+                .unwrap();
+        }
+        let settings = Boosting {
+            leaf_weight: 1.0,
+            ..Boosting::default()
+        };
+        let model = settings.fit_joint(&choices, 1).unwrap();
+        for (x, expected) in [(23.0, 10.0), (67.0, 10.0), (141.0, 0.0), (176.0, 0.0)] {
+            let answer = model.predict(&[x]).unwrap()[1];
+            assert!((answer - expected).abs() < 1.5, "{x}: {answer}");
+        }
+    }
+
     #[test]
     fn who_has_no_target_has_no_say_and_no_rows_are_an_error() {
         let with = |others: Option<f32>| {
