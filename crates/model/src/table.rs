@@ -273,16 +273,46 @@ impl Choices {
         }
     }
 
-    /// Targets and weights of `K` candidates from `first` on, row by row; those beyond the last have none.
-    pub(crate) fn some<const K: usize>(&self, first: usize) -> (Vec<[f32; K]>, Vec<[f32; K]>) {
-        let part = |values: &[f32]| -> Vec<[f32; K]> {
-            let row = |row: usize| {
+    /// What there is to learn of `K` candidates from `first` on; those beyond the last have no targets.
+    pub(crate) fn some<const K: usize>(&self, first: usize) -> Lessons<K> {
+        let mut lessons = Lessons {
+            width: self.width,
+            features: Vec::new(),
+            targets: Vec::new(),
+            weights: Vec::new(),
+        };
+        for row in 0..self.rows {
+            let part = |values: &[f32]| -> [f32; K] {
                 let values = &values[row * self.candidates..(row + 1) * self.candidates];
                 std::array::from_fn(|k| values.get(first + k).copied().unwrap_or(0.0))
             };
-            (0..self.rows).map(row).collect()
-        };
-        (part(&self.targets), part(&self.weights))
+            let weights = part(&self.weights);
+            if weights.iter().any(|weight| *weight > 0.0) {
+                let features = row * self.width..(row + 1) * self.width;
+                lessons.features.extend_from_slice(&self.features[features]);
+                lessons.targets.push(part(&self.targets));
+                lessons.weights.push(weights);
+            }
+        }
+        lessons
+    }
+}
+
+/// The rows in which at least one of `K` candidates has a target: others would only take time.
+pub(crate) struct Lessons<const K: usize> {
+    width: usize,
+    features: Vec<f32>,
+    pub(crate) targets: Vec<[f32; K]>,
+    pub(crate) weights: Vec<[f32; K]>,
+}
+
+impl<const K: usize> Lessons<K> {
+    pub(crate) fn features(&self) -> Rows<'_> {
+        Rows {
+            width: self.width,
+            count: self.targets.len(),
+            values: &self.features,
+        }
     }
 }
 

@@ -319,6 +319,13 @@ impl Learned {
         taken
     }
 
+    /// Lets time pass without a call: what happened lately is forgotten.
+    pub(crate) fn wait_until(&mut self, now_ns: u64) {
+        for track in &mut self.tracks {
+            track.lately.fade(now_ns);
+        }
+    }
+
     /// Decides anew.
     pub(crate) fn settle(&mut self, rules: &Rules) {
         self.decide(rules);
@@ -406,8 +413,10 @@ impl Learned {
         let usual = before.map(|serves| self.present(serves).mean.exp());
         match (sample.trial, usual) {
             (Some(_), Some(usual)) => {
-                // Who serves is interrupted as well; a wait of milliseconds would use up a budget for seconds.
+                // Waits are charged as they come on the average, like those of who serves: a single one of milliseconds would
+                // use up a budget for seconds.
                 let counts = self.tracks[number].tally.cut(y - self.machine) + self.machine;
+                let counts = counts + self.above(number);
                 ledger.charge(CALLS_OF_A_TRIAL * (counts.exp() - usual));
                 ledger.serve(CALLS_OF_A_TRIAL * usual);
             }
@@ -430,16 +439,17 @@ impl Learned {
             }
         }
         let suspected = self.suspect;
+        let without_machine = y - self.machine;
+        if !self.recovered(number, without_machine, sample.at_ns, &mut events) {
+            self.watch(number, without_machine, sample.at_ns, &mut events);
+        }
+        // What was just found to be the machine's is not the kernel's.
         let y = y - self.machine;
         let track = &mut self.tracks[number];
         if let Some(usual) = track.tally.mean() {
-            let known = track.tally.cut(y) - usual;
-            track.lately.push(y - usual, known);
+            track.lately.push(y - usual, track.tally.cut(y) - usual);
         }
-        if !self.recovered(number, y, sample.at_ns, &mut events) {
-            self.watch(number, y, sample.at_ns, &mut events);
-        }
-        self.tracks[number].tally.push(y);
+        track.tally.push(y);
         self.source = Source::Here;
         if let (Some(suspect), None) = (self.suspect, suspected)
             && !self.ask(suspect.witness, true, rules, ledger)

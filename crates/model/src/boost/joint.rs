@@ -50,8 +50,13 @@ impl TryFrom<Unchecked> for Joint {
 
     fn try_from(file: Unchecked) -> Result<Self, InvalidEnsemble> {
         let Unchecked { width, parts } = file;
-        for part in &parts {
+        for (number, part) in parts.iter().enumerate() {
             part.check(width).map_err(InvalidEnsemble)?;
+            let (candidates, is_last) = (part.base.len(), number + 1 == parts.len());
+            if !is_last && candidates != MOST_TOGETHER {
+                let fault = format!("{candidates} candidates share trees, and more follow");
+                return Err(InvalidEnsemble(fault));
+            }
         }
         Ok(Self { width, parts })
     }
@@ -94,12 +99,18 @@ fn grow<const K: usize>(
     first: usize,
     seed: u64,
 ) -> Part {
-    let (targets, weights) = choices.some::<K>(first);
+    let lessons = choices.some::<K>(first);
+    if lessons.targets.is_empty() {
+        return Part {
+            base: vec![0.0; K],
+            trees: Vec::new(),
+        };
+    }
     let (base, trees) = settings.grow_with(
         crew,
-        choices.features(),
-        &targets,
-        &weights,
+        lessons.features(),
+        &lessons.targets,
+        &lessons.weights,
         seed,
         Follow::Remainder,
     );
@@ -414,6 +425,8 @@ mod tests {
         assert!(refused(&part("")).contains("0 candidates share trees"));
         assert!(refused(&part("1.0")).contains("has no answer at node 0"));
         assert!(refused(&part("3.4028235e38,0")).contains("add up to no number"));
+        let two = format!("{0},{0}", part("0,0"));
+        assert!(refused(&two).contains("and more follow"));
         let asks = r#"{"split":{"feature":1,"threshold":1.0,"low":1,"high":2}}"#;
         let tree = format!(r#"{{"base":[0,0],"trees":[[{asks},{leaf},{leaf}]]}}"#);
         assert!(refused(&tree).contains("asks for feature 1 of 1"));

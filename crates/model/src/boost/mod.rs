@@ -67,7 +67,8 @@ pub struct Boosting {
     pub bins: usize,
     /// The least weight of rows in a leaf. Small leaves follow single measurements.
     pub leaf_weight: f64,
-    /// Pulls the value of each leaf towards zero as if so many rows of zero were in it.
+    /// Pulls the value of each leaf towards zero as if so many rows of zero were in it; where several candidates share trees, towards
+    /// what its parent would answer. What a question is worth is reckoned towards zero either way.
     pub ridge: f64,
 }
 

@@ -631,7 +631,9 @@ impl Engine {
 
     /// What is known of a case.
     pub(crate) fn learned(&self, case: &Case) -> Learned {
-        lock(&case.learned).clone()
+        let mut learned = lock(&case.learned).clone();
+        learned.wait_until(self.clock.now());
+        learned
     }
 
     /// All cases, by name, with the calls of this thread counted but for the few since it last took the time.

@@ -76,10 +76,11 @@ impl Lately {
 
     /// A call took `away` more than usual, in ln t, of which `known` goes into what is usual.
     pub(super) fn push(&mut self, away: f64, known: f64) {
+        let took = away.exp().min(LONGEST);
         let call = Calls {
             weight: 1.0,
-            took: away.exp().min(LONGEST),
-            known,
+            took,
+            known: known.min(took.ln()),
         };
         self.all = self.all.and(call);
         if call.took > self.longest.took {
@@ -162,8 +163,15 @@ mod tests {
         assert!(smooth.above([&waits].into_iter()) < unseen / 3.0);
     }
 
+    /// A first call that nothing could be cut of, a million times as long, is not held against later waits.
     #[test]
-    fn quick_calls_are_no_credit() {
-        assert_eq!(alone(&lately(&[1.0, 0.5, 0.5, 0.5])), 0.0);
+    fn what_is_usual_of_a_call_is_no_more_than_it_counts() {
+        let mut calls = Lately::default();
+        calls.push(1e6f64.ln(), 1e6f64.ln());
+        for number in 0..40 {
+            let away = if number % 4 == 0 { 101f64.ln() } else { 0.0 };
+            calls.push(away, away.min(0.2));
+        }
+        assert!(alone(&calls) > 2.0, "{}", alone(&calls));
     }
 }

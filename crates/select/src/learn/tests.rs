@@ -685,10 +685,17 @@ fn who_is_often_interrupted_is_left_for_whoever_is_better_on_the_average() {
         }
         program.random = Pcg64Mcg::seed_from_u64(seed);
         program.interrupted = vec![(1.0 / 6.0, 7.5), (1.0 / 6.0, 7.5), (0.0, 1.0)];
-        program.calls(5_000);
+        for _ in 0..5_000 {
+            program.call();
+        }
         let average = program.now as f64 / 5_000.0;
         assert!(average < 1.02 * 1.07e6, "seed {seed}: {average}");
         assert!(program.learned.measured(0).unwrap().mean > 1.07e6f64.ln());
+        // Who asks a minute later is told what is usual.
+        let mut later = program.learned.clone();
+        later.wait_until(program.now + 100_000_000_000);
+        let (measured, usual) = (later.measured(0).unwrap(), later.usual(0).unwrap());
+        assert!(measured.mean - usual.mean < 0.05);
         // When the other program leaves, two threads are the better choice again, and found to be.
         program.interrupted.fill((0.0, 1.0));
         program.calls(60_000);
@@ -741,4 +748,27 @@ fn an_interrupted_trial_does_not_use_up_the_budget() {
     );
     let charged = program.ledger.spent_ns() - spent;
     assert!((1e5..4e6).contains(&charged), "{charged}");
+}
+
+/// A trial of who is slower by three tenths costs as much, however often both of them wait.
+#[test]
+fn trials_are_charged_what_they_take_longer_on_the_average() {
+    for seed in 0..5 {
+        let times = [(1e6, 1e6), (1e6, 1.3e6), (1e6, 1.3e6), (1e6, 1.3e6)];
+        let mut program = Program::new(Policy::Bandit, &times);
+        program.random = Pcg64Mcg::seed_from_u64(seed);
+        program.interrupted.fill((0.1, 8.0));
+        for _ in 0..20_000 {
+            program.call();
+        }
+        assert_eq!(program.serves(), 0);
+        // A trial is two calls of 0.3 ms more, and as much again on the average of their waits.
+        let trials = program.ledger.trials() as f64;
+        let (spent, truly) = (program.ledger.spent_ns(), trials * 2.0 * 0.3e6 * 1.7);
+        assert!(spent > truly / 3.0, "seed {seed}: {spent} of {truly}");
+        assert!(
+            spent < 0.01 * program.ledger.served_ns() + 1e8,
+            "seed {seed}: {spent}"
+        );
+    }
 }

@@ -262,7 +262,8 @@ impl Shared {
                     .entries
                     .iter()
                     .position(|other| other.candidate() == entry.candidate())?;
-                self.engine.learned(case).measured(place)
+                // Waits that were met already are what the load does.
+                self.engine.learned(case).usual(place)
             });
             let before = measured.map(|belief| belief.mean);
             let before = before.or(facts.expected.map(|expected| expected.mean));
