@@ -2,7 +2,8 @@
 //!
 //! A trial is a call that goes to another kernel than the best one known, in order to learn. What it takes longer is
 //! charged here, and no trial is begun unless the whole of what it may cost fits: a share of the time served so far, and a
-//! few runs to begin with. So whatever kernels turn out to be like, a program that learns is slower by no more than that.
+//! few runs to begin with. So whatever kernels turn out to be like, a program that learns is slower by no more than that on
+//! the average; a call that waits for a processor is charged what such calls wait on the average, not what this one did.
 
 use serde::{Deserialize, Serialize};
 
