@@ -16,8 +16,7 @@
 //! a few calls, and if it is still slow, after waits that grow by half each time. The answer of one counts for all that run on
 //! as many threads. Once a kernel is what it was, all that was known of it counts again.
 //!
-//! Slowness that strikes single calls is no change, and counts all the same: choices go by what calls take on the average
-//! ([`lately`]).
+//! Slowness that strikes single calls is no change, and counts all the same: choices go by what calls took lately on the average.
 
 use kernelwise_types::Reason;
 use rand::Rng;
