@@ -92,15 +92,10 @@ fn output<'b, T: Element>(call: &'b mut Call<'_, '_>) -> Result<&'b mut [T], Str
 type Entered<'a> = (Vec<Box<dyn Rival + 'a>>, Vec<Absent>);
 
 impl Rivals {
-    /// Looks for the libraries and tells them how many threads to use.
+    /// Looks for the libraries, which will use so many threads.
     pub fn load(threads: u32) -> Self {
-        let openblas = OpenBlas::load().map_err(|error| error.to_string());
-        let openblas = openblas.and_then(|blas| {
-            let told = blas.set_threads(threads as usize);
-            told.map(|()| blas).map_err(|error| error.to_string())
-        });
         Self {
-            openblas,
+            openblas: OpenBlas::load().map_err(|error| error.to_string()),
             onednn: OneDnn::load().map_err(|error| error.to_string()),
             threads,
         }
@@ -198,16 +193,18 @@ impl Rivals {
     }
 
     fn products<'a, T: Real>(&'a self, product: &Matmul, inputs: &'a [Tensor]) -> Entered<'a> {
+        let openblas = self.openblas.as_ref();
+        let openblas = openblas.map(|blas| Library::OpenBlas(blas, self.threads as usize));
         let libraries = [
             ("gemm", Ok(Library::Gemm)),
             ("matrixmultiply", Ok(Library::Matrixmultiply)),
-            ("openblas", self.openblas.as_ref().map(Library::OpenBlas)),
+            ("openblas", openblas),
         ];
         let mut entered = Entered::default();
         for (name, library) in libraries {
             let library = library.map_err(Clone::clone);
             let library = library.and_then(|library| match library {
-                Library::OpenBlas(_) => Ok(library),
+                Library::OpenBlas(..) => Ok(library),
                 _ if self.threads > 1 => {
                     Err("is built in without threads: compare with one".to_owned())
                 }

@@ -36,4 +36,4 @@ mod openblas;
 
 pub use error::{CallError, LoadError};
 pub use onednn::{Convolution, OneDnn};
-pub use openblas::OpenBlas;
+pub use openblas::{OpenBlas, Operand};

@@ -49,6 +49,21 @@ type Gemm<T> = unsafe extern "C" fn(
 );
 type Text = unsafe extern "C" fn() -> *const c_char;
 
+/// What `openblas_get_parallel` answers for a build whose threads are OpenMP's: there, every thread of this process has a
+/// number of its own.
+const OPENMP: c_int = 2;
+
+/// A matrix in memory that OpenBLAS reads.
+#[derive(Debug, Clone, Copy)]
+pub struct Operand<T> {
+    /// Its first element.
+    pub first: *const T,
+    /// Elements from one row to the next; with `transposed` from one column to the next.
+    pub lead: c_int,
+    /// Whether it lies in memory column by column.
+    pub transposed: bool,
+}
+
 /// OpenBLAS, loaded.
 #[derive(Debug, Clone)]
 pub struct OpenBlas {
@@ -56,6 +71,7 @@ pub struct OpenBlas {
     dgemm: Gemm<f64>,
     set_threads: unsafe extern "C" fn(c_int),
     threads: unsafe extern "C" fn() -> c_int,
+    openmp: bool,
     config: String,
     core: String,
     file: String,
@@ -97,11 +113,14 @@ impl OpenBlas {
         let (blas, config) = unsafe {
             let config = text(opened.get(&named("openblas_get_config"))?);
             let core = text(opened.get(&named("openblas_get_corename"))?);
+            let parallel: unsafe extern "C" fn() -> c_int =
+                opened.get(&named("openblas_get_parallel"))?;
             let blas = Self {
                 sgemm: opened.get(&named("cblas_sgemm"))?,
                 dgemm: opened.get(&named("cblas_dgemm"))?,
                 set_threads: opened.get(&named("openblas_set_num_threads"))?,
                 threads: opened.get(&named("openblas_get_num_threads"))?,
+                openmp: parallel() == OPENMP,
                 config: config.trim().to_owned(),
                 core,
                 file: opened.file.clone(),
@@ -141,11 +160,15 @@ impl OpenBlas {
         &self.file
     }
 
-    /// Sets how many threads every later product may use, in the whole process.
+    /// Sets how many threads every later product may use, in the whole process; in a build with OpenMP those that this thread
+    /// asks for.
     pub fn set_threads(&self, threads: usize) -> Result<(), CallError> {
         let count = thread_count(threads)?;
-        // SAFETY: any positive count is legal; the library bounds it by the number it was built for.
-        unsafe { (self.set_threads)(count) };
+        // Asking costs less than setting anew.
+        if self.openmp || self.threads() != threads {
+            // SAFETY: any positive count is legal; the library bounds it by the number it was built for.
+            unsafe { (self.set_threads)(count) };
+        }
         Ok(())
     }
 
@@ -172,6 +195,24 @@ impl OpenBlas {
         product(self.sgemm, [0.0, 1.0], [m, n, k], (a, ta), (b, tb), c)
     }
 
+    /// The same on parts of larger matrices; `c` comes with the elements from one of its rows to the next.
+    ///
+    /// # Safety
+    ///
+    /// No side of `size`, m, n and k, is negative or 0; leads are at least as long as the rows, or columns, that follow each other
+    /// so. `a` and `b` are readable and `c` is writable, by nobody else, wherever that leads.
+    #[inline]
+    pub unsafe fn sgemm_at(
+        &self,
+        size: [c_int; 3],
+        a: Operand<f32>,
+        b: Operand<f32>,
+        c: (*mut f32, c_int),
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe { product_at(self.sgemm, [0.0, 1.0], size, a, b, c) };
+    }
+
     /// [`sgemm`](Self::sgemm) in f64.
     #[expect(clippy::too_many_arguments, reason = "the arguments of a BLAS product")]
     pub fn dgemm(
@@ -186,6 +227,23 @@ impl OpenBlas {
         c: &mut [f64],
     ) -> Result<(), CallError> {
         product(self.dgemm, [0.0, 1.0], [m, n, k], (a, ta), (b, tb), c)
+    }
+
+    /// [`sgemm_at`](Self::sgemm_at) in f64.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline]
+    pub unsafe fn dgemm_at(
+        &self,
+        size: [c_int; 3],
+        a: Operand<f64>,
+        b: Operand<f64>,
+        c: (*mut f64, c_int),
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe { product_at(self.dgemm, [0.0, 1.0], size, a, b, c) };
     }
 }
 
@@ -235,30 +293,49 @@ fn product<T: Copy>(
         c.fill(zero);
         return Ok(());
     }
-    let order = |transposed| if transposed { TRANS } else { NO_TRANS };
-    let lda = if ta { m } else { k };
-    let ldb = if tb { k } else { n };
+    let operand = |first: &[T], transposed: bool, leads: [c_int; 2]| Operand {
+        first: first.as_ptr(),
+        lead: leads[usize::from(transposed)],
+        transposed,
+    };
+    let (a, b) = (operand(a, ta, [k, m]), operand(b, tb, [n, k]));
     // SAFETY: a holds m·k, b k·n and c m·n elements, which is what rows of these leading dimensions span; c is
     // borrowed alone, so it overlaps neither.
+    unsafe { product_at(gemm, [zero, one], [m, n, k], a, b, (c.as_mut_ptr(), n)) };
+    Ok(())
+}
+
+/// # Safety
+///
+/// As for [`OpenBlas::sgemm_at`].
+unsafe fn product_at<T>(
+    gemm: Gemm<T>,
+    [zero, one]: [T; 2],
+    [m, n, k]: [c_int; 3],
+    a: Operand<T>,
+    b: Operand<T>,
+    (c, c_lead): (*mut T, c_int),
+) {
+    let order = |transposed| if transposed { TRANS } else { NO_TRANS };
+    // SAFETY: as the caller vouches.
     unsafe {
         gemm(
             ROW_MAJOR,
-            order(ta),
-            order(tb),
+            order(a.transposed),
+            order(b.transposed),
             m,
             n,
             k,
             one,
-            a.as_ptr(),
-            lda,
-            b.as_ptr(),
-            ldb,
+            a.first,
+            a.lead,
+            b.first,
+            b.lead,
             zero,
-            c.as_mut_ptr(),
-            n,
+            c,
+            c_lead,
         );
     }
-    Ok(())
 }
 
 fn size(what: &'static str, value: usize) -> Result<c_int, CallError> {
@@ -289,6 +366,7 @@ mod tests {
             "const char *openblas_get_config(void) { return \"OpenBLAS 0.3 USE64BITINT \"; }
             const char *openblas_get_corename(void) { return \"Haswell\"; }
             int openblas_get_num_threads(void) { return 1; }
+            int openblas_get_parallel(void) { return 1; }
             void openblas_set_num_threads(int n) { }
             void cblas_sgemm(void) { }
             void cblas_dgemm(void) { }";

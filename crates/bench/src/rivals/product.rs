@@ -13,7 +13,8 @@ use super::{Rival, Target, slice};
 pub(super) enum Library<'a> {
     Gemm,
     Matrixmultiply,
-    OpenBlas(&'a OpenBlas),
+    /// With so many threads of its own.
+    OpenBlas(&'a OpenBlas, usize),
 }
 
 /// A product of matrices, or of a batch of them.
@@ -66,7 +67,10 @@ impl<T: Real> Rival for Product<'_, T> {
             match self.library {
                 Library::Gemm => T::gemm(&shape, a, b, out),
                 Library::Matrixmultiply => T::matrixmultiply(&shape, a, b, out),
-                Library::OpenBlas(blas) => {
+                Library::OpenBlas(blas, threads) => {
+                    // The kernel around it runs in this process too, and lets it compute on one thread.
+                    let told = blas.set_threads(threads);
+                    told.map_err(|error| error.to_string())?;
                     T::openblas(blas, &shape, a, b, out).map_err(|error| error.to_string())?;
                 }
             }

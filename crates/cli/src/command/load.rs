@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use kernelwise::Kernelwise;
 use kernelwise_backend::sample::{self, Arrangement, Tensor, Values};
@@ -14,7 +15,9 @@ use kernelwise_backend::{
     Call, Host, HostKernel, Scratch, Setting, Terms, prior, run as run_kernel,
 };
 use kernelwise_measure::{Clock, TscClock};
+use kernelwise_rivals::OpenBlas;
 use kernelwise_select::{Measured, RaceOptions};
+use kernelwise_types::op::Operation;
 use kernelwise_types::{Candidate, Fingerprint, Machine, Technique, Workload};
 use serde::Serialize;
 
@@ -37,6 +40,9 @@ const LIBRARY: &str = "library default";
 
 /// How long a contender runs before the next has its turn, in seconds.
 const TURN_S: f64 = 0.5;
+
+/// A pause between turns. Threads of OpenBLAS keep turning for some 20 ms after its last product; that is not the next one's.
+const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Serialize)]
 struct Told {
@@ -139,21 +145,26 @@ impl Drop for Others {
     }
 }
 
-/// Who computes the stream.
-enum Contender {
-    /// These kernels with these settings, one for each part of the stream.
-    Fixed(String, Vec<(Arc<dyn HostKernel>, Setting)>),
-    Kernelwise,
+/// Who computes a part of the stream for somebody who changes nothing.
+enum Means {
+    /// This kernel with this setting.
+    Kernel(Arc<dyn HostKernel>, Setting),
+    /// OpenBLAS on so many threads of its own, as a program has it that links it.
+    OpenBlas(OpenBlas, usize),
 }
 
-impl Contender {
-    /// What there is to say of one that is fixed, on the parts of the stream.
-    fn fixed(&self, workloads: &[Workload], machine: &Machine) -> Option<Fixed> {
-        let Self::Fixed(name, kernels) = self else {
-            return None;
-        };
-        let words =
-            |((kernel, setting), workload): (&(Arc<dyn HostKernel>, Setting), &Workload)| {
+impl Means {
+    /// Whether a library computes.
+    fn is_library(&self) -> bool {
+        match self {
+            Self::Kernel(kernel, _) => kernel.spec().technique == Technique::Library,
+            Self::OpenBlas(..) => true,
+        }
+    }
+
+    fn words(&self, workload: &Workload, machine: &Machine) -> String {
+        match self {
+            Self::Kernel(kernel, setting) => {
                 let space = kernel.space(workload, machine);
                 let params = space.params(setting).unwrap_or_default();
                 Candidate {
@@ -161,14 +172,58 @@ impl Contender {
                     params,
                 }
                 .to_string()
-            };
-        let of_a_library = kernels
-            .iter()
-            .map(|(kernel, _)| kernel.spec().technique == Technique::Library);
+            }
+            Self::OpenBlas(_, threads) => format!("OpenBLAS on {threads} threads of its own"),
+        }
+    }
+
+    fn run(
+        &self,
+        call: &mut Call<'_, '_>,
+        scratch: &mut Scratch,
+        terms: &Terms<'_>,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Kernel(kernel, setting) => {
+                Ok(run_kernel(kernel.as_ref(), call, setting, scratch, terms)?)
+            }
+            Self::OpenBlas(blas, threads) => {
+                let (workload, inputs, outputs) = call.parts();
+                let (Operation::Matmul(product), [a, b], [c]) =
+                    (workload.operation(), inputs, outputs)
+                else {
+                    return Err(Failure::Failed(anyhow::anyhow!(
+                        "OpenBLAS computes matrix products only"
+                    )));
+                };
+                let (m, n, k) = (product.m, product.n, product.k);
+                let (a, b, c) = (a.as_slice()?, b.as_slice()?, c.as_mut_slice()?);
+                blas.set_threads(*threads)?;
+                Ok(blas.sgemm(m, n, k, a, product.trans_a, b, product.trans_b, c)?)
+            }
+        }
+    }
+}
+
+/// Who computes the stream.
+enum Contender {
+    /// By these means, one for each part of the stream.
+    Fixed(String, Vec<Means>),
+    Kernelwise,
+}
+
+impl Contender {
+    /// What there is to say of one that is fixed, on the parts of the stream.
+    fn fixed(&self, workloads: &[Workload], machine: &Machine) -> Option<Fixed> {
+        let Self::Fixed(name, means) = self else {
+            return None;
+        };
         Some(Fixed {
             name: name.clone(),
-            of_a_library: of_a_library.collect(),
-            kernels: kernels.iter().zip(workloads).map(words).collect(),
+            of_a_library: means.iter().map(Means::is_library).collect(),
+            kernels: (means.iter().zip(workloads))
+                .map(|(means, workload)| means.words(workload, machine))
+                .collect(),
         })
     }
 
@@ -312,7 +367,7 @@ fn contenders(
         let timed = timed.filter_map(find);
         let timed = timed.filter(|(kernel, _, threads, _)| fits(kernel.as_ref(), *threads));
         let best = timed.min_by(|a, b| a.3.total_cmp(&b.3));
-        best.map(|(kernel, setting, ..)| (kernel, setting))
+        best.map(|(kernel, setting, ..)| Means::Kernel(kernel, setting))
     };
     let all = machine.usable_threads();
     let mut contenders = Vec::new();
@@ -328,7 +383,11 @@ fn contenders(
         }
     }
     // A library uses all processors unless it is told otherwise; where none computes a part, the fastest kernel that does so.
+    let openblas = OpenBlas::load().ok();
     let library = |workload: &Workload| {
+        if let (Some(blas), Operation::Matmul(_)) = (&openblas, workload.operation()) {
+            return Some(Means::OpenBlas(blas.clone(), all as usize));
+        }
         let wrapped = |kernel: &dyn HostKernel, count: u32| {
             count == all && kernel.spec().technique == Technique::Library
         };
@@ -370,9 +429,8 @@ fn phase(
                     part.call(&mut |call| {
                         match contender {
                             Contender::Kernelwise => kw.run(call)?,
-                            Contender::Fixed(_, kernels) => {
-                                let (kernel, setting) = &kernels[number];
-                                run_kernel(kernel.as_ref(), call, setting, &mut scratch, &terms)?;
+                            Contender::Fixed(_, means) => {
+                                means[number].run(call, &mut scratch, &terms)?;
                             }
                         }
                         Ok(())
@@ -384,6 +442,7 @@ fn phase(
                 }
             }
             *time += since(start);
+            std::thread::sleep(PAUSE);
             tell(since(began).min(seconds));
         }
         order.reverse();

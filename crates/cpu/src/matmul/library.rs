@@ -1,7 +1,7 @@
 //! The products of the crates `gemm` and `matrixmultiply`.
 //!
-//! Both run on one thread here; threads share out the longer side of the result. They take memory for packing by
-//! themselves: `gemm` keeps it, `matrixmultiply` asks for it on every call.
+//! They run on one thread here; threads share out the result, cut so that each reads as little of both sides as possible. They
+//! take memory for packing by themselves: `gemm` keeps it, `matrixmultiply` asks for it on every call.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -26,23 +26,26 @@ knobs! {
     }
 }
 
-/// Rows or columns that a thread takes at the least.
+/// Rows and columns that a thread takes at the least.
 const GRAIN: usize = 16;
+
+/// Counts up with changes in how the result is shared out.
+const VERSION: u32 = 2;
 
 /// One matrix of a product: `m` x `k` by `k` x `n`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Single<T> {
-    size: (usize, usize, usize),
-    a: Matrix<*const T>,
-    b: Matrix<*const T>,
-    c: Matrix<*mut T>,
+    pub(super) size: (usize, usize, usize),
+    pub(super) a: Matrix<*const T>,
+    pub(super) b: Matrix<*const T>,
+    pub(super) c: Matrix<*mut T>,
 }
 
 /// Address, row stride and column stride.
-type Matrix<P> = (P, isize, isize);
+pub(super) type Matrix<P> = (P, isize, isize);
 
 /// A library's product. Safe to call where all three matrices are valid at their sizes, `c` for writing.
-type Function<T> = unsafe fn(Single<T>);
+pub(super) type Function<T> = unsafe fn(Single<T>);
 
 /// The kernel around a library's product.
 #[derive(Debug)]
@@ -53,47 +56,56 @@ pub(super) struct Library<T> {
 }
 
 impl<T: Element> Library<T> {
-    fn new(
+    pub(super) fn new(
         variant: &str,
         numerics: Numerics,
         function: Function<T>,
         percent: u8,
     ) -> Result<Self, InvalidKernelId> {
-        let spec = spec("matmul", &[T::DTYPE], variant, Technique::Library, numerics)?;
+        let mut spec = spec("matmul", &[T::DTYPE], variant, Technique::Library, numerics)?;
+        spec.version = VERSION;
         Ok(Self {
-            spec: spec.following(LayoutKind::Strided),
+            spec,
             function,
             percent,
         })
+    }
+
+    /// The same for a product that takes any strides.
+    fn strided(self) -> Self {
+        Self {
+            spec: self.spec.following(LayoutKind::Strided),
+            ..self
+        }
     }
 }
 
 impl Library<f32> {
     pub(super) fn gemm() -> Result<Self, InvalidKernelId> {
-        Self::new("gemm", Numerics::Reordered, gemm_f32, 85)
+        Ok(Self::new("gemm", Numerics::Reordered, gemm_f32, 85)?.strided())
     }
 
     pub(super) fn matrixmultiply() -> Result<Self, InvalidKernelId> {
         let function = sgemm;
-        Self::new("matrixmultiply", Numerics::Reordered, function, 70)
+        Ok(Self::new("matrixmultiply", Numerics::Reordered, function, 70)?.strided())
     }
 }
 
 impl Library<f64> {
     pub(super) fn gemm() -> Result<Self, InvalidKernelId> {
-        Self::new("gemm", Numerics::Reordered, gemm_f64, 85)
+        Ok(Self::new("gemm", Numerics::Reordered, gemm_f64, 85)?.strided())
     }
 
     pub(super) fn matrixmultiply() -> Result<Self, InvalidKernelId> {
         let function = dgemm;
-        Self::new("matrixmultiply", Numerics::Reordered, function, 65)
+        Ok(Self::new("matrixmultiply", Numerics::Reordered, function, 65)?.strided())
     }
 }
 
 impl Library<f16> {
     /// Sums are f32 within a block of the depth, and f16 from one block to the next.
     pub(super) fn gemm() -> Result<Self, InvalidKernelId> {
-        Self::new("gemm", Numerics::ReducedPrecision, gemm_f16, 75)
+        Ok(Self::new("gemm", Numerics::ReducedPrecision, gemm_f16, 75)?.strided())
     }
 }
 
@@ -123,24 +135,48 @@ impl<T: Element> HostKernel for Library<T> {
         let shared = Shared(product);
         if threads == 1 {
             for index in 0..product.batch {
-                let whole = shared.part(index, true, 0..product.m);
+                let whole = shared.part(index, 0..product.m, 0..product.n);
                 // SAFETY: the call is borrowed; the part is one whole matrix.
                 unsafe { (self.function)(whole) };
             }
             return Ok(());
         }
-        let by_rows = product.m >= product.n;
-        let longer = if by_rows { product.m } else { product.n };
+        let (high, wide) = cut(threads, product.m, product.n);
         for index in 0..product.batch {
-            share(threads, Schedule::Static, longer, GRAIN, |_, range| {
-                let part = shared.part(index, by_rows, range);
-                // SAFETY: the call is borrowed until all parts are done; a part lies inside its matrices, and
-                // no two parts have an element of the result in common.
-                unsafe { (self.function)(part) };
+            share(threads, Schedule::Static, high * wide, 1, |_, parts| {
+                for part in parts {
+                    let rows = stretch(product.m, part / wide, high);
+                    let columns = stretch(product.n, part % wide, wide);
+                    let part = shared.part(index, rows, columns);
+                    // SAFETY: the call is borrowed until all parts are done; a part lies inside its matrices, and
+                    // no two parts have an element of the result in common.
+                    unsafe { (self.function)(part) };
+                }
             });
         }
         Ok(())
     }
+}
+
+/// Into how many parts the result is cut, from top to bottom and from side to side: as many as threads, or as there are
+/// grains. A thread reads, and packs, the rows and the columns of its part, so their sum is to be small.
+fn cut(threads: usize, m: usize, n: usize) -> (usize, usize) {
+    let ways = (1..=threads).filter(|high| threads.is_multiple_of(*high));
+    let ways = ways.map(|high| (high, threads / high));
+    let (high, wide) = ways
+        .min_by_key(|&(high, wide)| m.div_ceil(high) + n.div_ceil(wide))
+        .unwrap_or((1, 1));
+    (
+        high.min(m.div_ceil(GRAIN)).max(1),
+        wide.min(n.div_ceil(GRAIN)).max(1),
+    )
+}
+
+/// Part `number` of so many of a side, cut at grains.
+fn stretch(side: usize, number: usize, parts: usize) -> Range<usize> {
+    let grains = side.div_ceil(GRAIN);
+    let at = |part: usize| (part * grains / parts * GRAIN).min(side);
+    at(number)..at(number + 1)
 }
 
 /// A product whose parts are computed by several threads.
@@ -150,23 +186,14 @@ struct Shared<T>(Product<T>);
 unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
-    /// Some rows or columns of one matrix of the batch.
+    /// Some rows and columns of one matrix of the batch.
     #[inline]
-    fn part(&self, index: usize, by_rows: bool, range: Range<usize>) -> Single<T> {
+    fn part(&self, index: usize, rows: Range<usize>, columns: Range<usize>) -> Single<T> {
         let Self(product) = self;
         let (a, b, c) = (&product.a, &product.b, &product.c);
-        let index = index as isize;
-        let (row, column) = if by_rows {
-            (range.start as isize, 0)
-        } else {
-            (0, range.start as isize)
-        };
+        let (index, row, column) = (index as isize, rows.start as isize, columns.start as isize);
         Single {
-            size: if by_rows {
-                (range.len(), product.n, product.k)
-            } else {
-                (product.m, range.len(), product.k)
-            },
+            size: (rows.len(), columns.len(), product.k),
             a: (
                 a.first.wrapping_offset(index * a.step + row * a.rows),
                 a.rows,

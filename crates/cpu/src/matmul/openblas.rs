@@ -1,88 +1,47 @@
 //! OpenBLAS, where it is installed. It is found when the kernels are listed and never linked; without it there is
 //! nothing to offer.
+//!
+//! Its products run on the threads of [`pool`](crate::pool), as all kernels do, and not on its own: those have one number for
+//! the whole process, over which two callers would quarrel, and keep turning for a while after a product, in the way of whoever
+//! computes next.
+#![allow(unsafe_code)]
 
-use std::marker::PhantomData;
+use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};
 
-use kernelwise_backend::{
-    Axis, Call, Fault, Hint, HostKernel, Kernel, Knobs, Scratch, Setting, Space, knobs,
-};
-use kernelwise_rivals::{CallError, OpenBlas};
-use kernelwise_types::op::Operation;
+use kernelwise_backend::{Call, Fault, Hint, HostKernel, Kernel, Scratch, Setting, Space};
+use kernelwise_rivals::{OpenBlas, Operand};
 use kernelwise_types::{
-    Element, InvalidKernelId, KernelSpec, Machine, Numerics, Refusal, Technique, Workload,
+    Element, InvalidKernelId, KernelSpec, Machine, Numerics, Refusal, Workload,
 };
 
+use super::library::{Function, Library, Matrix, Single};
 use super::operands::refused;
 use super::product::problem;
-use crate::declare::spec;
-use crate::pool::threads;
 
-knobs! {
-    /// How OpenBLAS works.
-    struct BlasKnobs {
-        /// Threads of its own that it may use.
-        threads,
-    }
+/// The library, looked for once.
+fn library() -> Option<&'static OpenBlas> {
+    static LIBRARY: OnceLock<Option<OpenBlas>> = OnceLock::new();
+    LIBRARY.get_or_init(|| OpenBlas::load().ok()).as_ref()
 }
-
-/// Element types it multiplies.
-trait Multiplied: Element {
-    /// `c = op(a) · op(b)`, `size` being m, n and k; each operand comes with whether it is transposed.
-    fn multiply(
-        blas: &OpenBlas,
-        size: (usize, usize, usize),
-        a: (&[Self], bool),
-        b: (&[Self], bool),
-        c: &mut [Self],
-    ) -> Result<(), CallError>;
-}
-
-macro_rules! multiplied {
-    ($($element:ty: $gemm:ident),*) => {
-        $(impl Multiplied for $element {
-            fn multiply(
-                blas: &OpenBlas,
-                (m, n, k): (usize, usize, usize),
-                a: (&[Self], bool),
-                b: (&[Self], bool),
-                c: &mut [Self],
-            ) -> Result<(), CallError> {
-                blas.$gemm(m, n, k, a.0, a.1, b.0, b.1, c)
-            }
-        })*
-    };
-}
-
-multiplied!(f32: sgemm, f64: dgemm);
 
 /// The kernels; none where the library is not installed.
 pub(super) fn kernels() -> Result<Vec<Arc<dyn HostKernel>>, InvalidKernelId> {
-    static LIBRARY: OnceLock<Option<OpenBlas>> = OnceLock::new();
-    Ok(match LIBRARY.get_or_init(|| OpenBlas::load().ok()) {
+    Ok(match library() {
         None => Vec::new(),
-        Some(blas) => vec![
-            Arc::new(Blas::<f32>::new(blas)?),
-            Arc::new(Blas::<f64>::new(blas)?),
+        Some(_) => vec![
+            Arc::new(Blas::<f32>::new(sgemm)?),
+            Arc::new(Blas::<f64>::new(dgemm)?),
         ],
     })
 }
 
 /// The kernel for one element type.
-struct Blas<T> {
-    spec: KernelSpec,
-    blas: &'static OpenBlas,
-    element: PhantomData<fn() -> T>,
-}
+struct Blas<T>(Library<T>);
 
 impl<T: Element> Blas<T> {
-    fn new(blas: &'static OpenBlas) -> Result<Self, InvalidKernelId> {
-        let (technique, numerics) = (Technique::Library, Numerics::Reordered);
-        Ok(Self {
-            spec: spec("matmul", &[T::DTYPE], "openblas", technique, numerics)?,
-            blas,
-            element: PhantomData,
-        })
+    fn new(function: Function<T>) -> Result<Self, InvalidKernelId> {
+        Library::new("openblas", Numerics::Reordered, function, 80).map(Self)
     }
 }
 
@@ -90,15 +49,15 @@ impl<T: Element> Blas<T> {
 fn narrow(workload: &Workload) -> bool {
     problem(workload).is_some_and(|product| {
         let sizes = [product.m, product.n, product.k];
-        sizes.iter().all(|size| i32::try_from(*size).is_ok())
+        sizes.iter().all(|size| c_int::try_from(*size).is_ok())
     })
 }
 
 const TOO_LONG: &str = "needs sides below 2^31";
 
-impl<T: Multiplied> Kernel for Blas<T> {
+impl<T: Element> Kernel for Blas<T> {
     fn spec(&self) -> &KernelSpec {
-        &self.spec
+        self.0.spec()
     }
 
     fn accepts(&self, workload: &Workload) -> Result<(), Refusal> {
@@ -110,47 +69,72 @@ impl<T: Multiplied> Kernel for Blas<T> {
         }
     }
 
-    fn space(&self, _workload: &Workload, machine: &Machine) -> Space {
-        Space::of::<BlasKnobs, 1>([Axis::threads(machine)])
+    fn space(&self, workload: &Workload, machine: &Machine) -> Space {
+        self.0.space(workload, machine)
     }
 
     fn hint(&self) -> Hint {
-        Hint::percent(80)
+        self.0.hint()
     }
 }
 
-impl<T: Multiplied> HostKernel for Blas<T> {
+impl<T: Element> HostKernel for Blas<T> {
     fn execute(
         &self,
         call: &mut Call<'_, '_>,
         setting: &Setting,
-        _scratch: &mut Scratch,
+        scratch: &mut Scratch,
     ) -> Result<(), Fault> {
         let (workload, inputs, outputs) = call.parts();
-        let (Operation::Matmul(product), [a, b], [c], true) =
-            (workload.operation(), inputs, outputs, narrow(workload))
-        else {
-            return Err(refused(&self.spec.id, TOO_LONG));
-        };
-        let (a, b, c) = (
-            a.as_slice::<T>()?,
-            b.as_slice::<T>()?,
-            c.as_mut_slice::<T>()?,
-        );
-        let failed = |error: CallError| Fault::kernel(&self.spec.id, error);
-        let threads = threads(BlasKnobs::of(setting).threads);
-        #[cfg(test)]
-        crate::pool::trace::note(threads, threads);
-        // It has one number of threads for the whole process; setting it anew costs more than asking.
-        if self.blas.threads() != threads {
-            self.blas.set_threads(threads).map_err(failed)?;
+        if !narrow(workload) {
+            return Err(refused(&self.spec().id, TOO_LONG));
         }
-        let (m, n, k) = (product.m, product.n, product.k);
-        let matrices = a.chunks_exact(m * k).zip(b.chunks_exact(k * n));
-        for ((a, b), c) in matrices.zip(c.chunks_exact_mut(m * n)) {
-            let (a, b) = ((a, product.trans_a), (b, product.trans_b));
-            T::multiply(self.blas, (m, n, k), a, b, c).map_err(failed)?;
+        // It has no word for gaps within a row and between rows at once.
+        for input in inputs {
+            input.as_slice::<T>()?;
         }
-        Ok(())
+        for output in outputs {
+            output.as_mut_slice::<T>()?;
+        }
+        self.0.execute(call, setting, scratch)
     }
 }
+
+/// A contiguous matrix of so many rows and columns, or a part of one, as OpenBLAS is told of it.
+fn operand<T>((first, row, column): Matrix<*const T>, rows: usize, columns: usize) -> Operand<T> {
+    let transposed = column != 1;
+    let (lead, least) = if transposed {
+        (column, rows)
+    } else {
+        (row, columns)
+    };
+    Operand {
+        first,
+        // Where there is one row only, its stride says nothing.
+        lead: lead.max(least as isize) as c_int,
+        transposed,
+    }
+}
+
+/// The product in one element type.
+macro_rules! product {
+    ($name:ident, $element:ty, $gemm:ident) => {
+        /// # Safety
+        /// As for [`Function`]; besides, no side is 2^31 or longer.
+        unsafe fn $name(part: Single<$element>) {
+            let (Some(blas), (m, n, k)) = (library(), part.size) else {
+                return;
+            };
+            let (a, b) = (operand(part.a, m, k), operand(part.b, k, n));
+            let (first, row, _) = part.c;
+            let c = (first, row.max(n as isize) as c_int);
+            // One is a legal number of threads: there is no error to pass on.
+            let _ = blas.set_threads(1);
+            // SAFETY: as the caller promises; whole operands are contiguous.
+            unsafe { blas.$gemm([m, n, k].map(|side| side as c_int), a, b, c) };
+        }
+    };
+}
+
+product!(sgemm, f32, sgemm_at);
+product!(dgemm, f64, dgemm_at);
