@@ -117,6 +117,11 @@ impl Ledger {
     /// Takes note of a trial that took so much longer. One that was faster costs nothing, and earns nothing.
     pub fn charge(&mut self, excess_ns: f64) {
         self.trials += 1;
+        self.charge_more(excess_ns);
+    }
+
+    /// Trials that were charged already took longer by so much.
+    pub fn charge_more(&mut self, excess_ns: f64) {
         self.spent_ns += excess_ns.max(0.0);
     }
 }

@@ -3,32 +3,38 @@
 //! All of it is arithmetic on samples that are handed in, with the time they were taken and a source of random numbers: no
 //! clock, no threads, no kernels. The same samples and seed give the same choices.
 //!
-//! # Two kinds of slow
+//! # Three kinds of slow
 //!
-//! A sample that lies far from what its kernel used to take says that something changed, not what: the kernel, or the
-//! machine under all kernels. A sum of such distances (CUSUM) tells change from noise. Then the next call goes to a
-//! witness: the best candidate that runs on another number of threads, because whoever takes a processor away slows all that
-//! need as many. If the witness is slower by as much, the machine changed: that is kept apart from what is known of the
-//! kernels, and nobody is replaced. If it is not, the kernel changed: what was known of it counts no more, and the choice is
-//! made anew. The others with as many threads are under suspicion then: one slow sample convicts them.
+//! A sample that lies far from what its kernel used to take says that something changed, not what: the kernel, all that run on as
+//! many threads, because another program took a processor from them, or the machine under all kernels. A sum of such distances
+//! (CUSUM) tells change from noise. Then witnesses run. The first is the best of the others with as many threads. If it is not slower,
+//! the kernel is, or was for a moment: its next call tells which. If it is, the best on another number of threads runs. If that
+//! is slower too, the machine changed; if not, all with as many threads did. What is the machine's or theirs is kept apart from
+//! what is known of the kernels and is lost when it is over; nobody is replaced but by who is better on it.
 //!
-//! What made a kernel slow may pass, and often does within milliseconds when it was another program. So it is asked again after
-//! a few calls, and if it is still slow, after waits that grow by half each time. The answer of one counts for all that run on
-//! as many threads. Once a kernel is what it was, all that was known of it counts again.
+//! What made something slow may pass, and often does within milliseconds when it was another program. So it is asked again: how soon
+//! depends on what asking costs, on what is lost meanwhile, and on how long it has lasted. Of all on as many threads one tells, and who
+//! serves tells unasked. Once a kernel is what it was, all that was known of it counts again.
 //!
 //! Slowness that strikes single calls is no change, and counts all the same: choices go by what calls took lately on the average.
 
 use kernelwise_types::Reason;
 use rand::Rng;
 
-use self::change::{Cusum, Retry};
+use self::change::{Crowd, Cusum, Retry};
 use self::lately::Lately;
-use crate::belief::{Belief, Expected, Tally, below, chance_within};
+use self::suspicion::Suspect;
+pub use self::trials::Trial;
+use self::trials::{CALLS_OF_A_TRIAL, PATIENCE};
+use crate::belief::{Belief, Expected, Tally, chance_within};
 use crate::budget::{Budget, Ledger};
 use crate::policy::{Choice, Contender, Policy};
 
+mod believed;
 mod change;
 mod lately;
+mod suspicion;
+mod trials;
 
 /// How learning is done, the same for all workloads.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,16 +51,8 @@ pub struct Rules {
     pub timing_ns: f64,
 }
 
-/// How far apart kernels of one workload are when nothing is known of them, in ln t: a factor of e.
-const UNKNOWN_SD: f64 = 1.0;
-/// How far apart candidates may be that the same thing slows, beyond what they were before, in ln t.
-const SLOWED_SD: f64 = 0.1;
 /// Samples a kernel must have before its changes are noticed.
 const SETTLED: f64 = 3.0;
-/// A trial is two calls: the first finds caches cold, the second is timed.
-const CALLS_OF_A_TRIAL: f64 = 2.0;
-/// Samples after which a trial that nobody told the time of is given up.
-const PATIENCE: u32 = 64;
 /// Share of a call's time that timing it may take on average.
 const TIMING_SHARE: f64 = 0.01;
 /// At least one call in so many is timed: what is seldom looked at changes unnoticed.
@@ -110,28 +108,6 @@ struct Track {
     retry: Option<Retry>,
 }
 
-/// A candidate that seems to have changed, until the runner-up has told.
-#[derive(Debug, Clone, Copy)]
-struct Suspect {
-    candidate: usize,
-    witness: usize,
-    /// How much slower it is, in ln t.
-    by: f64,
-}
-
-/// A call that is to go to another candidate.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Trial {
-    /// Who is tried.
-    pub candidate: usize,
-    /// Whether it is asked because another one changed.
-    pub witness: bool,
-    /// Tells it from others.
-    pub serial: u16,
-    /// What is set aside for it.
-    cost_ns: f64,
-}
-
 /// A call that was timed.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
@@ -165,6 +141,13 @@ pub enum Event {
         /// By this factor.
         factor: f64,
     },
+    /// All that run on so many threads became slower or faster together.
+    Crowded {
+        /// So many.
+        threads: u32,
+        /// By this factor.
+        factor: f64,
+    },
     /// All became slower or faster together.
     Common {
         /// By this factor.
@@ -178,6 +161,8 @@ pub struct Learned {
     tracks: Vec<Track>,
     /// How much slower the machine is than it was when most was measured, in ln t: all that is known is without it.
     machine: f64,
+    /// The same of those that run on as many threads.
+    crowds: Vec<Crowd>,
     choice: Option<Choice>,
     trial: Option<Trial>,
     /// Samples that came since the trial was asked for, and were not it.
@@ -185,6 +170,8 @@ pub struct Learned {
     /// Trials so far.
     serial: u16,
     suspect: Option<Suspect>,
+    /// What witnesses of a moment that passed are still to be charged.
+    owed_ns: f64,
     source: Source,
 }
 
@@ -214,11 +201,13 @@ impl Learned {
         let mut learned = Self {
             tracks: facts.into_iter().map(track).collect(),
             machine: 0.0,
+            crowds: Vec::new(),
             choice: None,
             trial: None,
             waiting: 0,
             serial: 0,
             suspect: None,
+            owed_ns: 0.0,
             source: Source::Nowhere,
         };
         learned.decide(rules);
@@ -248,52 +237,6 @@ impl Learned {
     pub fn trial(&self) -> Option<Trial> {
         self.trial
             .filter(|trial| !self.tracks[trial.candidate].barred)
-    }
-
-    /// What is believed of each candidate on the machine as it is now, barred ones too.
-    pub fn beliefs(&self) -> Vec<Belief> {
-        (0..self.tracks.len()).map(|i| self.now(i)).collect()
-    }
-
-    /// What is believed of a candidate on the machine as it is now.
-    fn now(&self, number: usize) -> Belief {
-        let belief = self.belief(number);
-        Belief {
-            mean: belief.mean + self.machine,
-            ..belief
-        }
-    }
-
-    /// What the measurements of a candidate say by themselves, on the machine as it is now and on the average of its calls; `None`
-    /// without any.
-    pub fn measured(&self, candidate: usize) -> Option<Belief> {
-        let usual = self.usual(candidate)?;
-        Some(Belief {
-            mean: usual.mean + self.above(candidate),
-            ..usual
-        })
-    }
-
-    /// The same of a call that nothing interrupts.
-    pub(crate) fn usual(&self, candidate: usize) -> Option<Belief> {
-        let track = self.tracks.get(candidate)?;
-        let mean = track.tally.mean()?;
-        let nothing = Expected { mean, sd: 1e6 };
-        let measured = Belief::of(nothing, &track.tally);
-        Some(Belief {
-            mean: mean + self.machine,
-            ..measured
-        })
-    }
-
-    /// How much longer than usual the calls of a candidate are on the average, in ln t.
-    fn above(&self, candidate: usize) -> f64 {
-        let track = &self.tracks[candidate];
-        let others = self.tracks.iter().enumerate();
-        let others = others.filter(|(number, other)| {
-            *number != candidate && other.facts.threads == track.facts.threads
-        });
-        track.lately.above(others.map(|(_, other)| &other.lately))
     }
 
     /// Takes what a model that was fitted since says of the candidates; `None` of those it does not know.
@@ -340,16 +283,6 @@ impl Learned {
         self.tracks.get(candidate).map(|track| &track.tally)
     }
 
-    /// The same, as it was seen lately if it is suspected to have changed.
-    fn present(&self, number: usize) -> Belief {
-        let belief = self.now(number);
-        let suspect = self.suspect.filter(|suspect| suspect.candidate == number);
-        Belief {
-            mean: belief.mean + suspect.map_or(0.0, |suspect| suspect.by),
-            ..belief
-        }
-    }
-
     /// Whether a candidate may not serve.
     pub fn is_barred(&self, candidate: usize) -> bool {
         self.tracks.get(candidate).is_none_or(|track| track.barred)
@@ -361,7 +294,8 @@ impl Learned {
         let open = |i: &usize| !self.tracks[*i].barred;
         let open: Vec<usize> = (0..self.tracks.len()).filter(open).collect();
         let place = open.iter().position(|i| *i == serves)?;
-        let beliefs: Vec<Belief> = open.iter().map(|i| self.belief(*i)).collect();
+        let each = self.each_belief();
+        let beliefs: Vec<Belief> = open.iter().map(|i| each[*i]).collect();
         Some(chance_within(&beliefs, place, zone))
     }
 
@@ -409,15 +343,18 @@ impl Learned {
         let time_ns = sample.time_ns.max(0.01);
         let y = time_ns.ln();
         let before = self.choice.map(|choice| choice.serves);
-        let usual = before.map(|serves| self.present(serves).mean.exp());
-        match (sample.trial, usual) {
-            (Some(_), Some(usual)) => {
+        match (sample.trial, before) {
+            (Some(_), Some(serves)) => {
                 // Waits are charged as they come on the average, like those of who serves: a single one of milliseconds would
                 // use up a budget for seconds.
-                let counts = self.tracks[number].tally.cut(y - self.machine) + self.machine;
-                let counts = counts + self.above(number);
-                ledger.charge(CALLS_OF_A_TRIAL * (counts.exp() - usual));
-                ledger.serve(CALLS_OF_A_TRIAL * usual);
+                let slowness = self.slowness(number);
+                let usual = self.tracks[number].tally.cut(y - slowness) + slowness;
+                let counts = usual + self.above(number);
+                let serving = self.present(serves).mean.exp();
+                let charged = CALLS_OF_A_TRIAL * (counts.exp() - serving).max(0.0);
+                ledger.charge(charged);
+                ledger.serve(CALLS_OF_A_TRIAL * serving);
+                self.owe(number, usual.exp(), charged);
             }
             _ => ledger.serve(time_ns * f64::from(sample.calls)),
         }
@@ -437,27 +374,37 @@ impl Learned {
                 }
             }
         }
-        let suspected = self.suspect;
-        let without_machine = y - self.machine;
-        if !self.recovered(number, without_machine, sample.at_ns, &mut events) {
-            self.watch(number, without_machine, sample.at_ns, &mut events);
+        let asked = self.suspect.map(|suspect| suspect.witness);
+        self.dispersed(number, y - self.machine, sample.at_ns, &mut events);
+        let as_known = y - self.slowness(number);
+        if !self.recovered(number, as_known, sample.at_ns, &mut events) {
+            self.watch(number, as_known, sample.at_ns, &mut events);
         }
-        // What was just found to be the machine's is not the kernel's.
-        let y = y - self.machine;
-        let track = &mut self.tracks[number];
-        if let Some(usual) = track.tally.mean() {
-            track.lately.push(y - usual, track.tally.cut(y) - usual);
+        ledger.charge_more(std::mem::take(&mut self.owed_ns));
+        // What was just found to be the machine's, or that of all on as many threads, is not the kernel's; nor is what is slow
+        // with another one until it is known why.
+        let suspect = self.suspect;
+        if suspect.is_none_or(|suspect| suspect.alike != Some(number)) {
+            let y = y - self.slowness(number);
+            let track = &mut self.tracks[number];
+            if let Some(usual) = track.tally.mean() {
+                track.lately.push(y - usual, track.tally.cut(y) - usual);
+            }
+            track.tally.push(y);
         }
-        track.tally.push(y);
         self.source = Source::Here;
-        if let (Some(suspect), None) = (self.suspect, suspected)
+        if let Some(suspect) = suspect
+            && asked != Some(suspect.witness)
+            // Who serves tells unasked.
+            && before != Some(suspect.witness)
             && !self.ask(suspect.witness, true, rules, ledger)
         {
             // Asking would cost too much: believe what is seen.
             self.suspect = None;
-            self.believe(suspect.candidate, sample.at_ns, &mut events);
+            self.convict(&suspect, sample.at_ns, &mut events);
         }
-        self.decide(rules);
+        let beliefs = self.each_belief();
+        self.decide_by(&beliefs, rules);
         let after = self.choice.map(|choice| choice.serves);
         if let (Some(from), Some(to)) = (before, after)
             && from != to
@@ -465,8 +412,9 @@ impl Learned {
             events.push(Event::Switched { from, to });
         }
         if self.trial.is_none()
+            && self.suspect.is_none()
             && !self.ask_again(sample.at_ns, rules, ledger)
-            && let Some(candidate) = self.next_trial(rules, random)
+            && let Some(candidate) = self.next_trial(&beliefs, rules, random)
         {
             let free = matches!(rules.policy, Policy::Exhaustive { .. });
             let rules = Rules {
@@ -481,255 +429,24 @@ impl Learned {
         events
     }
 
-    /// Whether this sample shows that a candidate which became slower is what it was. If not, it is asked again later.
-    fn recovered(&mut self, number: usize, y: f64, at_ns: u64, events: &mut Vec<Event>) -> bool {
-        let track = &mut self.tracks[number];
-        let Some(retry) = &mut track.retry else {
-            return false;
-        };
-        let Some((then, now)) = retry.before.mean().zip(track.tally.mean()) else {
-            track.retry = None;
-            return false;
-        };
-        if y <= (then + now) / 2.0 {
-            // Going back and forth is a way of being interrupted.
-            (track.tally, track.lately) = (retry.before, retry.lately);
-            track.lately.fade(at_ns);
-            track.retry = None;
-            (track.slower, track.faster) = Default::default();
-            events.push(Event::Changed {
-                candidate: number,
-                factor: (then - now).exp(),
-            });
-            return true;
-        }
-        if at_ns >= retry.due_ns {
-            retry.put_off(at_ns);
-            let (answer, threads) = (*retry, track.facts.threads);
-            let alike = self.tracks.iter_mut();
-            let alike = alike.filter(|track| track.facts.threads == threads);
-            for retry in alike.filter_map(|track| track.retry.as_mut()) {
-                retry.learn_from(&answer);
-            }
-        }
-        false
-    }
-
-    /// Whether this sample shows that something changed.
-    fn watch(&mut self, number: usize, y: f64, at_ns: u64, events: &mut Vec<Event>) {
-        let track = &mut self.tracks[number];
-        let Some(usual) = track.tally.mean() else {
-            return;
-        };
-        let away = y - usual;
-        if let Some(suspect) = self.suspect
-            && suspect.witness == number
-        {
-            self.suspect = None;
-            // Slower by at least half as much: the machine, not the kernel.
-            if away >= suspect.by / 2.0 {
-                let track = &mut self.tracks[suspect.candidate];
-                (track.tally, track.lately) = (track.slower.before, Lately::default());
-                self.machine += suspect.by;
-                for track in &mut self.tracks {
-                    (track.slower, track.faster) = Default::default();
-                }
-                events.push(Event::Common {
-                    factor: suspect.by.exp(),
-                });
-            } else {
-                self.believe(suspect.candidate, at_ns, events);
-            }
-            return;
-        }
-        if track.tally.weight() < SETTLED {
-            return;
-        }
-        let distance = away / track.tally.noise();
-        let known = track.tally;
-        if track.faster.push(-distance, y, &known) {
-            // A machine that was slow is the first to become faster; the rest is the kernel's.
-            let by = -track.faster.by();
-            let machines = by.min(self.machine).max(0.0);
-            let own = by - machines;
-            let mut since = track.faster.since();
-            since.shift(machines);
-            let of_the_machine = own <= 2.0 * known.noise();
-            track.tally = match of_the_machine {
-                true => track.faster.before,
-                false => since,
-            };
-            (track.slower, track.faster) = Default::default();
-            self.machine -= machines;
-            if of_the_machine {
-                events.push(Event::Common {
-                    factor: (-machines).exp(),
-                });
-                return;
-            }
-            // What others do now is less sure than it was.
-            for (i, other) in self.tracks.iter_mut().enumerate() {
-                if i != number {
-                    other.tally.widen(1.0);
-                }
-            }
-            events.push(Event::Changed {
-                candidate: number,
-                factor: (-own).exp(),
-            });
-            return;
-        }
-        if !track.slower.push(distance, y, &known) || self.suspect.is_some() {
-            return;
-        }
-        let by = track.slower.by();
-        match self.witness(number) {
-            Some(witness) if self.tracks[witness].tally.mean().is_some() => {
-                self.suspect = Some(Suspect {
-                    candidate: number,
-                    witness,
-                    by,
-                });
-            }
-            // Nobody can tell.
-            _ => self.believe(number, at_ns, events),
-        }
-    }
-
-    /// Takes what a candidate did lately for what it does from now on.
-    fn believe(&mut self, number: usize, at_ns: u64, events: &mut Vec<Event>) {
-        let machine = self.machine;
-        let track = &mut self.tracks[number];
-        let factor = track.slower.by().exp();
-        let since = track.slower.since();
-        let call_ns = since.mean().map_or(0.0, |mean| (mean + machine).exp());
-        let lately = std::mem::take(&mut track.lately);
-        track.retry = Some(Retry::new(track.slower.before, lately, call_ns, at_ns));
-        track.tally = since;
-        (track.slower, track.faster) = Default::default();
-        let threads = track.facts.threads;
-        for (other, track) in self.tracks.iter_mut().enumerate() {
-            track.slower.primed |= other != number && track.facts.threads == threads;
-        }
-        events.push(Event::Changed {
-            candidate: number,
-            factor,
-        });
-    }
-
-    /// Asks for a trial if what it is expected to cost can be set aside. One that was asked for before gives way to a witness.
-    fn ask(&mut self, candidate: usize, witness: bool, rules: &Rules, ledger: &mut Ledger) -> bool {
-        if let Some(before) = self.trial.take() {
-            ledger.release(before.cost_ns);
-        }
-        let Some(Choice { serves, .. }) = self.choice else {
-            return false;
-        };
-        let serving = self.present(serves);
-        let tried = self.now(candidate);
-        let mut cost_ns = CALLS_OF_A_TRIAL * excess(&tried, &serving);
-        // What was measured of it, here or while nobody else ran.
-        let known = tried.weight > 0.0 || self.tracks[candidate].facts.busy;
-        if (witness || known) && tried.expected() < serving.mean {
-            // On what is known it is the better choice now, and no trial at all.
-            cost_ns = 0.0;
-        } else if !ledger.reserve(cost_ns, &rules.budget) {
-            return false;
-        }
-        self.serial = self.serial.wrapping_add(1);
-        self.waiting = 0;
-        self.trial = Some(Trial {
-            candidate,
-            witness,
-            serial: self.serial,
-            cost_ns,
-        });
-        true
-    }
-
-    /// Who tells whether a candidate became slow or the machine did: the best of those with another number of threads, or where
-    /// all have the same, of the others. Those that were measured come first.
-    fn witness(&self, suspect: usize) -> Option<usize> {
-        let threads = |i: usize| self.tracks[i].facts.threads;
-        let open = |i: &usize| *i != suspect && !self.tracks[*i].barred;
-        let others: Vec<usize> = (0..self.tracks.len()).filter(open).collect();
-        let varied = others.iter().any(|i| threads(*i) != threads(suspect));
-        let fit = others
-            .into_iter()
-            .filter(|i| !varied || threads(*i) != threads(suspect));
-        fit.min_by(|a, b| {
-            let key = |i: usize| {
-                let unknown = self.tracks[i].tally.mean().is_none();
-                (unknown, self.belief(i).expected())
-            };
-            let (a, b) = (key(*a), key(*b));
-            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
-        })
-    }
-
-    /// What is believed of a candidate's calls, on the average.
-    fn belief(&self, number: usize) -> Belief {
-        let track = &self.tracks[number];
-        let expected = track.facts.expected.or(track.facts.modelled);
-        let expected = expected.unwrap_or_else(|| {
-            // Like those that ran or of which something is expected, but for what is said of them.
-            let open = self.tracks.iter().filter(|track| !track.barred);
-            let means = open.filter_map(|track| {
-                let expected = track.facts.expected.map(|expected| expected.mean);
-                Some(track.tally.mean().or(expected)? - track.facts.hinted)
-            });
-            let (sum, count) = means.fold((0.0, 0.0), |(sum, n), mean| (sum + mean, n + 1.0));
-            Expected {
-                mean: sum / f64::max(count, 1.0) + track.facts.hinted,
-                sd: UNKNOWN_SD,
-            }
-        });
-        let usual = Belief::of(self.slowed(number, expected), &track.tally);
-        Belief {
-            mean: usual.mean + self.above(number),
-            ..usual
-        }
-    }
-
-    /// An expectation, corrected by what those that the same thing slows took.
-    fn slowed(&self, number: usize, expected: Expected) -> Expected {
-        let Facts { threads, busy, .. } = self.tracks[number].facts;
-        if !busy {
-            return expected;
-        }
-        // How much longer they take is uncertain by what the expectation is; each that ran says it up to its own error.
-        let mut precision = 1.0 / (expected.sd * expected.sd);
-        let mut sum = 0.0;
-        for (other, track) in self.tracks.iter().enumerate() {
-            if other == number || track.facts.threads != threads {
-                continue;
-            }
-            if let Some((expected, measured)) = track.facts.expected.zip(track.tally.mean()) {
-                let noise = track.tally.noise() / track.tally.weight().sqrt();
-                let weight = 1.0 / (SLOWED_SD * SLOWED_SD + noise * noise);
-                sum += weight * (measured - expected.mean);
-                precision += weight;
-            }
-        }
-        Expected {
-            mean: expected.mean + sum / precision,
-            sd: SLOWED_SD.hypot((1.0 / precision).sqrt()),
-        }
-    }
-
-    fn contenders(&self) -> Vec<Contender> {
-        let contender = |(number, track): (usize, &Track)| Contender {
-            belief: self.belief(number),
+    fn contenders(&self, beliefs: &[Belief]) -> Vec<Contender> {
+        let contender = |(track, belief): (&Track, &Belief)| Contender {
+            belief: *belief,
             samples: track.tally.samples(),
             modelled: track.facts.modelled,
             workspace: track.facts.workspace,
             efficiency: track.facts.efficiency,
             barred: track.barred,
         };
-        self.tracks.iter().enumerate().map(contender).collect()
+        self.tracks.iter().zip(beliefs).map(contender).collect()
     }
 
     fn decide(&mut self, rules: &Rules) {
+        self.decide_by(&self.each_belief(), rules);
+    }
+
+    /// Decides on what is believed of each.
+    fn decide_by(&mut self, beliefs: &[Belief], rules: &Rules) {
         // While a suspect waits for its witness nobody is replaced.
         let serves = self.choice.map(|choice| choice.serves);
         if let (Some(suspect), Some(serves)) = (self.suspect, serves)
@@ -738,76 +455,9 @@ impl Learned {
         {
             return;
         }
-        self.choice = rules.policy.choose(&self.contenders(), serves, rules.zone);
+        let contenders = self.contenders(beliefs);
+        self.choice = rules.policy.choose(&contenders, serves, rules.zone);
     }
-
-    /// Asks who became slower whether it still is, if it is time and can be paid. What cannot be is put off: others are to get
-    /// their trials meanwhile.
-    fn ask_again(&mut self, at_ns: u64, rules: &Rules, ledger: &mut Ledger) -> bool {
-        let serves = self.choice.map(|choice| choice.serves);
-        let is_due = |i: &usize| {
-            let track = &self.tracks[*i];
-            let due = track.retry.is_some_and(|retry| retry.due_ns <= at_ns);
-            due && !track.barred && serves != Some(*i)
-        };
-        // Who was the fastest is asked first: its answer counts for those like it.
-        let before = |i: &usize| {
-            let retry = self.tracks[*i].retry;
-            retry
-                .and_then(|retry| retry.before.mean())
-                .unwrap_or(f64::INFINITY)
-        };
-        let due = (0..self.tracks.len()).filter(is_due);
-        let Some(due) = due.min_by(|a, b| before(a).total_cmp(&before(b))) else {
-            return false;
-        };
-        let asked = self.ask(due, false, rules, ledger);
-        if let (false, Some(retry)) = (asked, &mut self.tracks[due].retry) {
-            retry.put_off(at_ns);
-        }
-        asked
-    }
-
-    /// Whom to try next, if anybody is worth it.
-    fn next_trial(&self, rules: &Rules, random: &mut impl Rng) -> Option<usize> {
-        let serves = self.choice?.serves;
-        let open = || (0..self.tracks.len()).filter(|i| *i != serves && !self.tracks[*i].barred);
-        if let Policy::Exhaustive { samples } = rules.policy {
-            let fewest = open().min_by_key(|i| self.tracks[*i].tally.samples())?;
-            let wanting = self.tracks[fewest].tally.samples() < u64::from(samples);
-            return wanting.then_some(fewest);
-        }
-        // Thompson: each candidate is as fast as a draw from what is believed of it; the fastest is tried.
-        let mut draw = |i: usize| {
-            let belief = self.belief(i);
-            belief.mean + belief.sd * gaussian(random)
-        };
-        let bar = draw(serves) - rules.zone;
-        let draws = open().map(|i| (i, draw(i)));
-        let best = draws.min_by(|a, b| a.1.total_cmp(&b.1))?;
-        (best.1 < bar).then_some(best.0)
-    }
-}
-
-/// What a trial is expected to take longer than the one it replaces, in nanoseconds: the mean of what lies above, over the
-/// distribution of its time.
-fn excess(tried: &Belief, serving: &Belief) -> f64 {
-    let usual = serving.mean.exp();
-    // E[(t - u)+] of a lognormal t: E[t] P(above, one deviation on) - u P(above).
-    let above = 1.0 - below(serving.mean, tried);
-    let shifted = Belief {
-        mean: tried.mean + tried.sd * tried.sd,
-        ..*tried
-    };
-    let mean_above = tried.expected().exp() * (1.0 - below(serving.mean, &shifted));
-    (mean_above - usual * above).max(0.0)
-}
-
-/// A number drawn from the standard normal distribution (Box and Muller).
-fn gaussian(random: &mut impl Rng) -> f64 {
-    let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-    let (a, b) = (unit(random.next_u64()), unit(random.next_u64()));
-    (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
 }
 
 impl Default for Rules {

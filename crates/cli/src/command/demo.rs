@@ -138,6 +138,9 @@ fn words(event: &Event) -> String {
         Event::Changed { candidate, factor } => {
             format!("{} takes {factor:.2} times as long", KERNELS[*candidate].0)
         }
+        Event::Crowded { threads, factor } => {
+            format!("all on {threads} threads take {factor:.2} times as long")
+        }
         Event::Common { factor } => format!("the machine takes {factor:.2} times as long"),
         other => format!("{other:?}"),
     }

@@ -697,6 +697,7 @@ fn tell(samples: usize, before: &Ledger, after: &Ledger, news: &[(String, Event)
         let name = match event {
             Event::Switched { .. } => "kernelwise_switches_total",
             Event::Changed { .. } => "kernelwise_changes_total",
+            Event::Crowded { .. } => "kernelwise_crowdings_total",
             Event::Common { .. } => "kernelwise_common_changes_total",
         };
         count(name, 1);

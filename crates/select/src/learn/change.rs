@@ -1,4 +1,4 @@
-//! When a candidate counts as changed, and when one that became slow is asked again.
+//! When a candidate counts as changed, and when what became slow is asked again.
 
 use super::lately::Lately;
 use crate::belief::Tally;
@@ -9,12 +9,61 @@ const SLACK: f64 = 1.0;
 const MOST: f64 = 4.0;
 /// Where the sum says that something changed: three samples far out, or many a little.
 const ALARM: f64 = 8.0;
-/// A candidate that became slower is asked again after as long as this many of its calls take. Short enough to lose little
-/// when a neighbour's time slice was all there was to it, long enough that asking fits the budget.
-const FIRST_RETRY_CALLS: f64 = 16.0;
-/// By what the wait grows when it is still slow, and where growing ends, in nanoseconds.
-const RETRY_GROWTH: f64 = 1.5;
-const LAST_RETRY_NS: f64 = 3.6e12;
+/// Calls, at the least, before what became slower is asked again.
+const FEWEST_CALLS: f64 = 8.0;
+/// The longest wait, in nanoseconds: an hour.
+const LONGEST_WAIT_NS: f64 = 3.6e12;
+
+/// When something that became slow is asked whether it still is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wait {
+    since_ns: u64,
+    due_ns: u64,
+}
+
+/// What calls take, in nanoseconds, that decides how often asking is worth it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stakes {
+    /// Of who serves.
+    pub(super) serving: f64,
+    /// Of what became slow: as it is, and as it was.
+    pub(super) slow: f64,
+    pub(super) was: f64,
+    /// Calls that asking takes.
+    pub(super) calls: f64,
+}
+
+impl Wait {
+    pub(super) fn new(at_ns: u64, stakes: &Stakes) -> Self {
+        let mut wait = Self {
+            since_ns: at_ns,
+            due_ns: at_ns,
+        };
+        wait.put_off(at_ns, stakes);
+        wait
+    }
+
+    pub(super) fn is_over(&self, at_ns: u64) -> bool {
+        at_ns >= self.due_ns
+    }
+
+    /// It still is slow, or cannot be asked now. What lasted for a time is likely to last for as long again, so asking every
+    /// `w` costs, until then, `excess / w` of the time, and `w / 2` is lost in the end at the rate by which it is better: together that is
+    /// least at `w² = 2 · excess · lasted / rate`.
+    pub(super) fn put_off(&mut self, at_ns: u64, stakes: &Stakes) {
+        let fewest = FEWEST_CALLS * stakes.serving;
+        let lasted = at_ns.saturating_sub(self.since_ns) as f64 + fewest;
+        let excess = stakes.calls * (stakes.slow - stakes.serving).max(0.0);
+        let rate = 1.0 - stakes.was / stakes.serving;
+        let wait = match rate > 0.0 {
+            true => (2.0 * excess * lasted / rate).sqrt(),
+            // Nobody is waiting for it.
+            false => lasted,
+        };
+        let wait = wait.max(fewest).min(LONGEST_WAIT_NS);
+        self.due_ns = at_ns.saturating_add(wait as u64);
+    }
+}
 
 /// A candidate that became slower.
 #[derive(Debug, Clone, Copy)]
@@ -23,33 +72,16 @@ pub(super) struct Retry {
     pub(super) before: Tally,
     /// The calls by which it was noticed, beside those before.
     pub(super) lately: Lately,
-    pub(super) due_ns: u64,
-    wait_ns: u64,
+    pub(super) wait: Wait,
 }
 
-impl Retry {
-    /// Of one whose calls take `call_ns` now.
-    pub(super) fn new(before: Tally, lately: Lately, call_ns: f64, at_ns: u64) -> Self {
-        let wait_ns = (FIRST_RETRY_CALLS * call_ns).min(LAST_RETRY_NS) as u64;
-        Self {
-            before,
-            lately,
-            due_ns: at_ns.saturating_add(wait_ns),
-            wait_ns,
-        }
-    }
-
-    /// No earlier than another one that is slowed by the same thing.
-    pub(super) fn learn_from(&mut self, other: &Self) {
-        self.due_ns = self.due_ns.max(other.due_ns);
-        self.wait_ns = self.wait_ns.max(other.wait_ns);
-    }
-
-    /// Later than the last time.
-    pub(super) fn put_off(&mut self, at_ns: u64) {
-        self.wait_ns = (RETRY_GROWTH * self.wait_ns as f64).min(LAST_RETRY_NS) as u64;
-        self.due_ns = at_ns.saturating_add(self.wait_ns);
-    }
+/// All that run on as many threads became slower, such as by a program that takes a processor from them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Crowd {
+    pub(super) threads: u32,
+    /// By this, in ln t.
+    pub(super) by: f64,
+    pub(super) wait: Wait,
 }
 
 /// A one-sided cumulative sum, with what was known when it began to rise and the samples at its top: those before may
@@ -59,21 +91,16 @@ pub(super) struct Cusum {
     pub(super) sum: f64,
     pub(super) before: Tally,
     latest: [f64; 3],
-    /// One of its kind became slow: the next sample that is far out is enough.
-    pub(super) primed: bool,
 }
 
 impl Cusum {
     /// Adds a distance in standard deviations, in the direction that is watched; true if it is too much.
     pub(super) fn push(&mut self, distance: f64, y: f64, known: &Tally) -> bool {
         let distance = distance.min(MOST);
-        if self.sum == 0.0 || self.primed {
+        if self.sum == 0.0 {
             (self.before, self.latest) = (*known, [y; 3]);
         }
         self.sum = (self.sum + distance - SLACK).max(0.0);
-        if std::mem::take(&mut self.primed) && distance == MOST {
-            self.sum = ALARM;
-        }
         self.latest.rotate_left(1);
         self.latest[2] = y;
         self.sum >= ALARM

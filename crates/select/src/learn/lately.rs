@@ -17,7 +17,7 @@ const OF_ITS_LIKE: f64 = 8.0;
 const LONGEST: f64 = 100.0;
 
 /// Calls, summed up.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Calls {
     /// How many of today they are worth.
     weight: f64,
@@ -101,8 +101,31 @@ impl Lately {
     }
 }
 
+/// What [`Lately::above`] says of each candidate, all given with the threads they run on. Only those seen lately are summed up, in
+/// the order it is done for one alone: who is like another comes out alike to the last bit, and ties stay ties.
+pub(super) fn above_each<'a>(all: impl Iterator<Item = (u32, &'a Lately)>) -> Vec<f64> {
+    let all: Vec<(u32, Calls)> = all
+        .map(|(threads, lately)| (threads, lately.but_the_longest()))
+        .collect();
+    let numbered = all.iter().copied().enumerate();
+    let seen = numbered
+        .clone()
+        .filter(|(_, (_, calls))| *calls != Calls::default());
+    let seen: Vec<(usize, (u32, Calls))> = seen.collect();
+    let above = numbered.map(|(number, (threads, calls))| {
+        let others = seen
+            .iter()
+            .filter(|(other, (with, _))| *other != number && *with == threads);
+        let others = others.fold(Calls::default(), |sum, (_, (_, calls))| sum.and(*calls));
+        calls.above(others.above(0.0))
+    });
+    above.collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Calls one after the other, a millisecond apart; each took so many usual ones.
@@ -163,15 +186,50 @@ mod tests {
         assert!(smooth.above([&waits].into_iter()) < unseen / 3.0);
     }
 
-    /// A first call that nothing could be cut of, a million times as long, is not held against later waits.
+    proptest! {
+        /// Some were seen often, some once, some never, some long ago.
+        #[test]
+        fn all_at_once_are_what_each_is_alone(
+            all in prop::collection::vec(
+                (1u32..4, prop::collection::vec(0.5f64..30.0, 0..12), 0u64..1_000_000_000_000),
+                0..12,
+            ),
+        ) {
+            let all: Vec<(u32, Lately)> = all
+                .into_iter()
+                .map(|(threads, calls, now_ns)| {
+                    let mut lately = lately(&calls);
+                    lately.fade(now_ns);
+                    (threads, lately)
+                })
+                .collect();
+            let at_once = above_each(all.iter().map(|(threads, lately)| (*threads, lately)));
+            prop_assert_eq!(at_once.len(), all.len());
+            for (number, (threads, lately)) in all.iter().enumerate() {
+                let others = all.iter().enumerate();
+                let others = others.filter(|(i, (with, _))| *i != number && with == threads);
+                let alone = lately.above(others.map(|(_, (_, other))| other));
+                prop_assert_eq!(at_once[number].to_bits(), alone.to_bits());
+            }
+        }
+    }
+
+    /// A first call that nothing could be cut of, a million times as long, is not held against later waits: it is known for as much
+    /// as it counts.
     #[test]
     fn what_is_usual_of_a_call_is_no_more_than_it_counts() {
-        let mut calls = Lately::default();
-        calls.push(1e6f64.ln(), 1e6f64.ln());
-        for number in 0..40 {
-            let away = if number % 4 == 0 { 101f64.ln() } else { 0.0 };
-            calls.push(away, away.min(0.2));
-        }
-        assert!(alone(&calls) > 2.0, "{}", alone(&calls));
+        let after_a_first = |took: f64| {
+            let mut calls = Lately::default();
+            calls.push(took.ln(), took.ln());
+            for number in 1..=40 {
+                let away = if number % 4 == 0 { 101f64.ln() } else { 0.0 };
+                // Time passes, so that another one is the longest by now.
+                calls.fade(1_000_000 * number);
+                calls.push(away, away.min(0.2));
+            }
+            alone(&calls)
+        };
+        assert!(after_a_first(1e6) > 2.0);
+        assert_eq!(after_a_first(1e6), after_a_first(LONGEST));
     }
 }

@@ -332,3 +332,58 @@ fn settings(kernel: &dyn HostKernel, workload: &Workload, machine: &Machine) -> 
     }
     settings
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use kernelwise_backend::OwnKernel;
+    use kernelwise_types::{KernelSpec, Needs, Numerics};
+
+    use super::*;
+    use crate::selector::{Selector, Went};
+
+    /// Calls waited for a processor before anybody said that the machine is busy. Once it is said, what threads have to share is added to
+    /// what a call takes that does not wait: the load is counted once.
+    #[test]
+    fn what_is_expected_under_load_begins_from_calls_that_did_not_wait() {
+        let spec = KernelSpec {
+            id: "cpu-copy-f32-test".parse().unwrap(),
+            version: 1,
+            technique: Technique::Custom,
+            numerics: Numerics::BitIdentical,
+            needs: Needs::default(),
+        };
+        let kernel: Arc<dyn HostKernel> = Arc::new(OwnKernel::new(spec, |_, _, _| Ok(())));
+        let machine = kernelwise_probe::machine().with_threads(2);
+        let clock = Arc::new(kernelwise_measure::ScriptedClock::new());
+        let selector = Selector::builder(machine, vec![kernel])
+            .background(false)
+            .clock(Arc::clone(&clock) as _)
+            .build()
+            .unwrap();
+        let workload: Workload = "copy f32 4".parse().unwrap();
+        for call in 0..60 {
+            let time_ns = if call % 6 == 5 { 7e6 } else { 1e6 };
+            clock.advance(time_ns as u64);
+            let ticket = selector.select(&workload).unwrap();
+            selector.report(ticket, &Went::Well { time_ns }).unwrap();
+            selector.settle();
+        }
+        let shared = selector.shared();
+        let learned = |load: u32| {
+            let case = shared.engine.case(shared.key(&workload, None, load));
+            shared.engine.learned(&case.unwrap())
+        };
+        let idle = learned(0);
+        let (usual, average) = (idle.usual(0).unwrap(), idle.measured(0).unwrap());
+        assert!(average.mean > usual.mean + 0.4);
+        // One thread of two processors, of which others keep one busy and then both.
+        for (load, shared) in [(1, 0.0), (2, 2f64.ln())] {
+            selector.set_load(load);
+            let _unreported = selector.select(&workload).unwrap();
+            let expected = learned(load).beliefs()[0];
+            assert!((expected.mean - (usual.mean + shared)).abs() < 1e-9);
+            assert_eq!(expected.weight, 0.0, "it never ran under this load");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! All that run on as many threads become slow together, and are what they were together.
+
+use super::*;
+
+/// Two that run on two threads and two that run on one, all of them known.
+const TIMES: [f64; 4] = [1e6, 1.1e6, 1.5e6, 1.6e6];
+
+fn known() -> Program {
+    let times = TIMES.map(|time| (time, time));
+    let mut program = Program::new(Policy::Bandit, &times).on_threads(&[2, 2, 1, 1]);
+    for (candidate, time) in TIMES.into_iter().enumerate() {
+        program.told_often(20, candidate, time);
+    }
+    assert_eq!(program.serves(), 0);
+    program
+}
+
+/// With so much slower calls on two threads.
+fn slowed(by: f64) -> [f64; 4] {
+    [by * TIMES[0], by * TIMES[1], TIMES[2], TIMES[3]]
+}
+
+#[test]
+fn those_on_as_many_threads_are_slow_together_and_nothing_known_of_them_is_lost() {
+    let mut program = known();
+    let before = program.learned.tally(0).copied();
+    let event = program.told_until_believed(0, &slowed(3.0));
+    assert!(
+        matches!(event, Event::Crowded { threads: 2, factor } if (factor - 3.0).abs() < 0.01),
+        "{event:?}"
+    );
+    assert_eq!(
+        program.serves(),
+        2,
+        "who runs on one thread is the best now"
+    );
+    for (candidate, time) in slowed(3.0).into_iter().enumerate() {
+        let believed = program.learned.beliefs()[candidate].mean.exp() / time;
+        assert!((0.97..1.03).contains(&believed), "{candidate}: {believed}");
+    }
+    // One of them, any, shows that it is over, for both.
+    let events = program.told(1, TIMES[1]);
+    let over =
+        |event: &Event| matches!(event, Event::Crowded { threads: 2, factor } if *factor < 0.4);
+    assert!(events.iter().any(over), "{events:?}");
+    assert_eq!(program.serves(), 0);
+    let after = program.learned.tally(0).copied();
+    let mean = |tally: Option<Tally>| tally.and_then(|tally| tally.mean()).unwrap();
+    assert!((mean(before) - mean(after)).abs() < 1e-9);
+}
+
+/// Two threads are slower by less than one thread is: who serves goes on, and nobody is tried in its place.
+#[test]
+fn who_is_still_the_best_goes_on_serving() {
+    let mut program = known();
+    let event = program.told_until_believed(0, &slowed(1.3));
+    assert!(matches!(event, Event::Crowded { threads: 2, .. }));
+    assert_eq!(program.serves(), 0);
+    let events = program.told(0, TIMES[0]);
+    let over = |event: &Event| matches!(event, Event::Crowded { factor, .. } if *factor < 1.0);
+    assert!(events.iter().any(over), "who serves tells by itself");
+}
+
+/// One kernel alone is slow: the other on as many threads says so, and takes over.
+#[test]
+fn one_that_is_slow_alone_is_not_taken_for_all() {
+    let mut program = known();
+    let times = [3e6, TIMES[1], TIMES[2], TIMES[3]];
+    let event = program.told_until_believed(0, &times);
+    assert!(
+        matches!(event, Event::Changed { candidate: 0, .. }),
+        "{event:?}"
+    );
+    assert_eq!(program.serves(), 1);
+}
+
+/// What is over by the time a witness has told was a moment: nothing changed, and the witness was a trial like any other.
+#[test]
+fn a_moment_changes_nothing_and_its_witness_is_paid_for() {
+    let mut program = known();
+    program.told_until_suspected(0, 3e6);
+    let spent = program.ledger.spent_ns();
+    let witness = program.learned.trial().unwrap();
+    assert_eq!((witness.candidate, witness.witness), (1, true));
+    assert!(program.told(1, TIMES[1]).is_empty());
+    assert!(
+        program.learned.trial().is_none(),
+        "it is its own witness now"
+    );
+    assert_eq!(
+        program.ledger.spent_ns(),
+        spent,
+        "better than what was seen"
+    );
+    assert!(program.told(0, TIMES[0]).is_empty());
+    assert_eq!(
+        (program.serves(), program.learned.suspect.is_none()),
+        (0, true)
+    );
+    let paid = program.ledger.spent_ns() - spent;
+    assert!((0.5e5..2.5e5).contains(&paid), "{paid}");
+}
+
+/// Nobody on one thread was ever timed: what is expected of it stands, and it takes over.
+#[test]
+fn who_was_never_timed_is_not_taken_to_be_slow_too() {
+    let times = [(1e6, 1e6), (1.1e6, 1.1e6), (1.5e6, 1.5e6)];
+    let mut program = Program::new(Policy::Bandit, &times).on_threads(&[2, 2, 1]);
+    for track in &mut program.learned.tracks {
+        track.facts.expected.as_mut().unwrap().sd = 0.1;
+    }
+    program.told_often(20, 0, 1e6);
+    program.told_often(20, 1, 1.1e6);
+    let event = program.told_until_believed(0, &[3e6, 3.3e6, 1.5e6]);
+    assert!(
+        matches!(event, Event::Crowded { threads: 2, .. }),
+        "{event:?}"
+    );
+    program.times = vec![3e6, 3.3e6, 1.5e6];
+    program.calls(20);
+    assert_eq!(program.serves(), 2);
+}
+
+/// It lasts: one of them is asked now and then, ever more seldom, and the sooner the less asking costs.
+#[test]
+fn it_is_asked_as_often_as_asking_pays() {
+    let asked = |by: f64, times: u32| {
+        let mut program = known();
+        program.told_until_believed(0, &slowed(by));
+        let mut asked = 0;
+        for _ in 0..times {
+            let trial = program.learned.trial().map(|trial| trial.candidate);
+            let runs = trial.unwrap_or(program.serves());
+            asked += usize::from(trial == Some(0));
+            program.told(runs, slowed(by)[runs]);
+        }
+        (asked, program)
+    };
+    let ((seldom, _), (often, program)) = (asked(4.0, 400), asked(1.6, 400));
+    assert!(seldom >= 1 && often >= 4 * seldom, "{seldom} {often}");
+    // And when it is over that is found out by asking.
+    let mut program = program;
+    for _ in 0..100 {
+        let trial = program.learned.trial().map(|trial| trial.candidate);
+        let runs = trial.unwrap_or(program.serves());
+        program.told(runs, TIMES[runs]);
+    }
+    assert_eq!(program.serves(), 0);
+}
+
+/// Another program leaves one processor free of two that it took: what is left is believed, of all on as many threads.
+#[test]
+fn what_becomes_a_little_better_does_so_for_all() {
+    let mut program = known();
+    program.told_until_believed(0, &slowed(6.0));
+    let times = slowed(4.0);
+    for _ in 0..20 {
+        program.told(0, times[0]);
+    }
+    for candidate in [0, 1] {
+        let believed = program.learned.beliefs()[candidate].mean.exp() / times[candidate];
+        assert!((0.9..1.1).contains(&believed), "{candidate}: {believed}");
+    }
+}
