@@ -6,7 +6,10 @@ use kernelwise_types::{
 
 use crate::isa::Level;
 
-/// A spec for the processor, version 1, that needs contiguous operands and nothing else.
+/// Counts up with what all of them have in common, such as how threads share their work.
+const VERSION: u32 = 2;
+
+/// A spec for the processor that needs contiguous operands and nothing else.
 pub(crate) fn spec(
     operation: &str,
     dtypes: &[DType],
@@ -17,7 +20,7 @@ pub(crate) fn spec(
     let dtypes: Vec<_> = dtypes.iter().map(|dtype| dtype.name()).collect();
     Ok(KernelSpec {
         id: format!("cpu-{operation}-{}-{variant}", dtypes.join("_")).parse()?,
-        version: 1,
+        version: VERSION,
         technique,
         numerics,
         needs: Needs {

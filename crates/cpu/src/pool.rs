@@ -1,16 +1,16 @@
 //! Sharing one call among threads.
 //!
-//! The number of threads is a parameter of a kernel, so there is one pool per number, made on first use
-//! and kept. One thread means the caller's own: nothing is woken. Work is cut in halves until the pieces are
-//! as many as the schedule wants; idle threads take what is left over.
+//! The number of threads is a parameter of a kernel, so there is one [`Crew`] per number, made on first use
+//! and kept. One thread means the caller's own: nothing is woken. Work is cut into as many pieces as the schedule
+//! wants; whoever is free takes the next.
 //!
-//! A pool that cannot be made (no more threads from the system) leaves the caller to do the work alone: slower,
+//! A crew that cannot be made (no more threads from the system) leaves the caller to do the work alone: slower,
 //! and right.
 
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use kernelwise_threads::Crew;
 
 /// Most threads a kernel is run with.
 pub(crate) const MAX_THREADS: usize = kernelwise_backend::MAX_THREADS as usize;
@@ -57,30 +57,24 @@ pub(crate) fn threads(knob: u32) -> usize {
 /// What is said of a schedule where there is nobody to share with; for `Space::with_constraint`.
 pub(crate) const SHARED_ONLY: &str = "threads > 1 or schedule = 0";
 
-/// The pool of exactly this many threads; `None` for one thread, for more than [`MAX_THREADS`], or if the system
-/// refuses.
-pub(crate) fn pool(threads: usize) -> Option<&'static ThreadPool> {
-    static POOLS: [OnceLock<Option<ThreadPool>>; MAX_THREADS + 1] =
+/// The crew of exactly this many threads, the caller among them; `None` for one thread, for more than [`MAX_THREADS`], or if the
+/// system refuses.
+pub(crate) fn crew(threads: usize) -> Option<&'static Crew> {
+    static CREWS: [OnceLock<Option<Crew>>; MAX_THREADS + 1] =
         [const { OnceLock::new() }; MAX_THREADS + 1];
     if threads < 2 {
         return None;
     }
-    let slot = POOLS.get(threads)?;
-    slot.get_or_init(|| {
-        ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|number| format!("kernelwise-{number}"))
-            .build()
-            .ok()
-    })
-    .as_ref()
+    let slot = CREWS.get(threads)?;
+    slot.get_or_init(|| Crew::new(threads, |_| {}).ok())
+        .as_ref()
 }
 
 /// Calls `body` on pieces of `0..items`, on so many threads. Pieces begin at multiples of `grain` and do not
 /// overlap; together they are the whole. `body` also gets the piece's number, below
 /// [`most_pieces`].
 ///
-/// The body is called through a pointer: what the pool is built of is then compiled once, not once per kernel.
+/// The body is called through a pointer: what shares it out is then compiled once, not once per kernel.
 pub(crate) fn share(
     threads: usize,
     schedule: Schedule,
@@ -109,7 +103,8 @@ fn share_dyn(
     }
     let grain = grain.max(1);
     let grains = items.div_ceil(grain);
-    let pieces = match pool(threads) {
+    let crew = crew(threads);
+    let pieces = match crew {
         Some(_) => schedule.pieces(threads).min(grains),
         None => 1,
     };
@@ -119,8 +114,8 @@ fn share_dyn(
         let at = |piece: usize| (piece * grains / pieces.max(1) * grain).min(items);
         at(piece)..at(piece + 1)
     };
-    match pool(threads) {
-        Some(pool) if pieces > 1 => pool.install(|| halves(0..pieces, &|n| body(n, range(n)))),
+    match crew {
+        Some(crew) if pieces > 1 => crew.share(pieces, &|n| body(n, range(n))),
         _ if items > 0 => body(0, 0..items),
         _ => {}
     }
@@ -132,21 +127,6 @@ pub(crate) fn most_pieces(threads: usize, schedule: Schedule) -> usize {
         1
     } else {
         schedule.pieces(threads)
-    }
-}
-
-/// Calls `body` on every number, cutting the range in halves that another thread may take.
-fn halves(range: Range<usize>, body: &(dyn Fn(usize) + Sync)) {
-    match range.len() {
-        0 => {}
-        1 => body(range.start),
-        len => {
-            let middle = range.start + len / 2;
-            rayon::join(
-                || halves(range.start..middle, body),
-                || halves(middle..range.end, body),
-            );
-        }
     }
 }
 
@@ -199,7 +179,7 @@ impl<T> Start<T> {
     }
 }
 
-/// What the kernels called on this thread asked of the pool.
+/// How the kernels called on this thread shared their work.
 #[cfg(test)]
 pub(crate) mod trace {
     use std::cell::RefCell;
@@ -258,23 +238,9 @@ mod tests {
     }
 
     #[test]
-    fn the_threads_asked_for_do_the_work() {
-        for threads in [2, 3] {
-            let names = Mutex::new(HashSet::new());
-            share(threads, Schedule::Static, threads, 1, |_, _| {
-                let name = std::thread::current().name().map(str::to_owned);
-                names.lock().unwrap().insert(name);
-                assert_eq!(rayon::current_num_threads(), threads);
-            });
-            assert!(
-                names
-                    .lock()
-                    .unwrap()
-                    .iter()
-                    .flatten()
-                    .all(|n| n.starts_with("kernelwise-"))
-            );
-        }
+    fn the_threads_asked_for_are_there_and_one_is_the_caller() {
+        assert!([2, 3].iter().all(|n| crew(*n).unwrap().threads() == *n));
+        assert!([0, 1, MAX_THREADS + 1].iter().all(|n| crew(*n).is_none()));
         let here = std::thread::current().id();
         share(1, Schedule::Dynamic, 10, 1, |_, range| {
             assert_eq!((std::thread::current().id(), range), (here, 0..10));

@@ -1,12 +1,13 @@
 //! The loops around the tiles: who computes which rectangle, in which blocks.
 
 use std::ops::Range;
+use std::slice;
 
 use super::source::{Source, Strided};
 use super::tile::{Kernels, MOST_LANES, MOST_ROWS, Real, Tile};
 use super::tiles::Tiles;
 use super::{Destination, ProductError};
-use crate::pool::{MAX_THREADS, pool};
+use crate::pool::{MAX_THREADS, Start, crew};
 
 /// Bytes that packed memory is aligned to: a cache line, so that no vector of a panel straddles two.
 const ALIGNMENT: usize = 64;
@@ -169,13 +170,18 @@ impl<T: Real> Plan<T> {
         };
         #[cfg(test)]
         crate::pool::trace::note(self.threads, cells);
-        let pool = if cells > 1 { pool(self.threads) } else { None };
-        match pool {
-            Some(pool) => pool.install(|| each(0..cells, scratch, &work)),
-            None => {
-                let share = scratch.len() / cells;
-                (0..cells).for_each(|cell| work(cell, &mut scratch[cell * share..][..share]));
+        let share = scratch.len() / cells;
+        let crew = if cells > 1 { crew(self.threads) } else { None };
+        match crew {
+            Some(crew) => {
+                let scratch = Start::new(scratch.as_mut_ptr());
+                crew.share(cells, &|cell| {
+                    // SAFETY: each cell has its own stretch of the scratch memory, which is borrowed until all are done.
+                    let own = unsafe { slice::from_raw_parts_mut(scratch.at(cell * share), share) };
+                    work(cell, own);
+                });
             }
+            None => (0..cells).for_each(|cell| work(cell, &mut scratch[cell * share..][..share])),
         }
         Ok(())
     }
@@ -455,20 +461,4 @@ fn blocks(range: Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>
     range
         .step_by(step)
         .map(move |start| start..end.min(start + step))
-}
-
-/// Calls `work` for each cell with its share of the scratch memory.
-fn each<T: Real>(cells: Range<usize>, scratch: &mut [T], work: &(impl Fn(usize, &mut [T]) + Sync)) {
-    match cells.len() {
-        0 => {}
-        1 => work(cells.start, scratch),
-        count => {
-            let middle = count / 2;
-            let (left, right) = scratch.split_at_mut(scratch.len() / count * middle);
-            rayon::join(
-                || each(cells.start..cells.start + middle, left, work),
-                || each(cells.start + middle..cells.end, right, work),
-            );
-        }
-    }
 }

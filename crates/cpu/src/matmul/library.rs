@@ -29,9 +29,6 @@ knobs! {
 /// Rows and columns that a thread takes at the least.
 const GRAIN: usize = 16;
 
-/// Counts up with changes in how the result is shared out.
-const VERSION: u32 = 2;
-
 /// One matrix of a product: `m` x `k` by `k` x `n`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Single<T> {
@@ -62,10 +59,8 @@ impl<T: Element> Library<T> {
         function: Function<T>,
         percent: u8,
     ) -> Result<Self, InvalidKernelId> {
-        let mut spec = spec("matmul", &[T::DTYPE], variant, Technique::Library, numerics)?;
-        spec.version = VERSION;
         Ok(Self {
-            spec,
+            spec: spec("matmul", &[T::DTYPE], variant, Technique::Library, numerics)?,
             function,
             percent,
         })

@@ -313,9 +313,6 @@ fn every_parameter_shows_in_the_memory_it_takes() {
 /// The pool of the threads asked for did the work, and all of it where there are parts for all.
 #[test]
 fn threads_do_the_work_they_are_asked_for() {
-    use std::sync::Mutex;
-
-    let names = Mutex::new(std::collections::HashSet::new());
     let kernel = SortKernel::new(&[DType::U32], Method::Parallel).unwrap();
     let setting = ParallelKnobs {
         threads: 2,
@@ -328,29 +325,25 @@ fn threads_do_the_work_they_are_asked_for() {
     let (keys, rows) = (Start::new(from.as_mut_ptr()), Start::new(to.as_mut_ptr()));
     let mut scratch = Scratch::new();
     scratch.reserve(Bytes(1 << 16)).unwrap();
+    crate::pool::trace::take();
     // SAFETY: each row reads the same three keys and writes three of its own.
     let done = unsafe {
-        kernel.sort(8, 3, &setting, &mut scratch, |row| {
-            names.lock().unwrap().insert((
-                rayon::current_num_threads(),
-                rayon::current_thread_index().is_some(),
-            ));
-            Keys {
-                from: Line {
-                    first: keys.at(0).cast_const(),
-                    step: 1,
-                },
-                to: Line {
-                    first: rows.at(row).cast::<u32>(),
-                    step: 2,
-                },
-                order: u32::order(DType::U32, false),
-            }
+        kernel.sort(8, 3, &setting, &mut scratch, |row| Keys {
+            from: Line {
+                first: keys.at(0).cast_const(),
+                step: 1,
+            },
+            to: Line {
+                first: rows.at(row).cast::<u32>(),
+                step: 2,
+            },
+            order: u32::order(DType::U32, false),
         })
     };
     done.unwrap();
     assert_eq!(to, [[1, 0, 2, 0, 3, 0]; 8]);
-    assert!(names.into_inner().unwrap().contains(&(2, true)));
+    let shared = crate::pool::trace::take();
+    assert!(shared.contains(&(2, 2)), "{shared:?}");
 }
 
 /// Settings from elsewhere: the memory that is asked for is the memory that is used, and results are right.

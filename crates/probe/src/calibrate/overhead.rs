@@ -1,9 +1,10 @@
 //! What it costs to use several threads at all, and to look at the clock.
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use kernelwise_threads::Crew as Helpers;
 use kernelwise_types::calibration::ForkJoin;
-use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use super::contest::cost;
 use super::crew::Until;
@@ -20,29 +21,27 @@ const MOST_JOINS: usize = 1000;
 /// Readings of the clock in one sample.
 const READINGS: u32 = 10_000;
 
-/// Fork and join of a pool with one thread count.
+/// Fork and join of one thread count.
 #[derive(Debug)]
 pub(super) struct ForkJoinStep {
     threads: u32,
-    pool: ThreadPool,
+    helpers: Helpers,
     samples: Vec<f64>,
 }
 
 impl ForkJoinStep {
-    /// Starts the pool, its threads bound to processors like the caller: left to themselves they lie
-    /// on the caller's processor in one run and on others in the next, and the figure follows them.
-    pub(super) fn new(threads: u32, cpus: &[u32]) -> Result<Self, ThreadPoolBuildError> {
+    /// Starts the helpers, bound to processors like the caller: left to themselves they lie on the caller's processor in one run
+    /// and on others in the next, and the figure follows them.
+    pub(super) fn new(threads: u32, cpus: &[u32]) -> std::io::Result<Self> {
         let cpus = cpus.to_vec();
-        let builder = ThreadPoolBuilder::new()
-            .num_threads(threads as usize)
-            .start_handler(move |index| {
-                let pinned = cpus.get(index).map(|cpu| pin::current_thread_to(*cpu));
-                // The binding lasts as long as the thread.
-                std::mem::forget(pinned);
-            });
+        let helpers = Helpers::new(threads as usize, move |index| {
+            let pinned = cpus.get(index).map(|cpu| pin::current_thread_to(*cpu));
+            // The binding lasts as long as the thread.
+            std::mem::forget(pinned);
+        })?;
         Ok(Self {
             threads,
-            pool: builder.build()?,
+            helpers,
             samples: Vec::new(),
         })
     }
@@ -66,8 +65,13 @@ impl Step for ForkJoinStep {
                 std::hint::spin_loop();
             }
             let begin = clock.now();
-            self.pool.broadcast(|context| {
-                black_box(context.index());
+            // Nobody is waited for who has not begun; here all of them are.
+            let begun = AtomicU32::new(0);
+            self.helpers.share(self.threads as usize, &|_| {
+                begun.fetch_add(1, Ordering::Relaxed);
+                while begun.load(Ordering::Relaxed) < self.threads {
+                    std::hint::spin_loop();
+                }
             });
             self.samples.push(clock.now().saturating_sub(begin) as f64);
         }
