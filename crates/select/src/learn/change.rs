@@ -47,12 +47,17 @@ impl Wait {
         at_ns >= self.due_ns
     }
 
+    /// Since when it is slow.
+    pub(super) fn lasted_ns(&self, at_ns: u64) -> f64 {
+        at_ns.saturating_sub(self.since_ns) as f64
+    }
+
     /// It still is slow, or cannot be asked now. What lasted for a time is likely to last for as long again, so asking every
     /// `w` costs, until then, `excess / w` of the time, and `w / 2` is lost in the end at the rate by which it is better: together that is
     /// least at `w² = 2 · excess · lasted / rate`.
     pub(super) fn put_off(&mut self, at_ns: u64, stakes: &Stakes) {
         let fewest = FEWEST_CALLS * stakes.serving;
-        let lasted = at_ns.saturating_sub(self.since_ns) as f64 + fewest;
+        let lasted = self.lasted_ns(at_ns) + fewest;
         let excess = stakes.calls * (stakes.slow - stakes.serving).max(0.0);
         let rate = 1.0 - stakes.was / stakes.serving;
         let wait = match rate > 0.0 {

@@ -6,6 +6,7 @@
 
 use rand::Rng;
 
+use super::change::{Crowd, Wait};
 use super::{Learned, Rules};
 use crate::belief::{Belief, below};
 use crate::budget::Ledger;
@@ -46,7 +47,7 @@ impl Learned {
         };
         let serving = self.present(serves);
         let tried = self.now(candidate);
-        let mut cost_ns = CALLS_OF_A_TRIAL * excess(&tried, &serving);
+        let mut cost_ns = self.price(candidate);
         // What was measured of it, here or while nobody else ran.
         let known = tried.weight > 0.0 || self.tracks[candidate].facts.busy;
         if (witness || known) && tried.expected() < serving.mean {
@@ -86,10 +87,15 @@ impl Learned {
         if let Some((place, member)) = member {
             let threads = self.crowds[place].threads;
             let serves = serves.map(|serves| self.tracks[serves].facts.threads);
-            if serves != Some(threads) && self.ask(member, false, rules, ledger) {
+            let Crowd { by, wait, .. } = self.crowds[place];
+            let asks = serves != Some(threads);
+            if asks
+                && (self.ask(member, false, rules, ledger)
+                    || self.is_worth_saving_for(member, &wait, at_ns, rules))
+            {
                 return true;
             }
-            let stakes = self.stakes(member, self.crowds[place].by);
+            let stakes = self.stakes(member, by);
             self.crowds[place].wait.put_off(at_ns, &stakes);
         }
         let is_due = |i: &usize| {
@@ -109,13 +115,38 @@ impl Learned {
         let Some((due, before)) = due.min_by(|a, b| a.1.total_cmp(&b.1)) else {
             return false;
         };
-        let asked = self.ask(due, false, rules, ledger);
+        if self.ask(due, false, rules, ledger) {
+            return true;
+        }
+        let wait = self.tracks[due].retry.map(|retry| retry.wait);
+        if wait.is_some_and(|wait| self.is_worth_saving_for(due, &wait, at_ns, rules)) {
+            return true;
+        }
         let by = self.tracks[due].tally.mean().unwrap_or(before) - before;
         let stakes = self.stakes(due, by);
-        if let (false, Some(retry)) = (asked, &mut self.tracks[due].retry) {
+        if let Some(retry) = &mut self.tracks[due].retry {
             retry.wait.put_off(at_ns, &stakes);
         }
-        asked
+        false
+    }
+
+    /// Whether nobody else is to be tried until this one can be paid: not if saving would take longer than what is asked about has
+    /// lasted.
+    fn is_worth_saving_for(
+        &self,
+        candidate: usize,
+        wait: &Wait,
+        at_ns: u64,
+        rules: &Rules,
+    ) -> bool {
+        self.price(candidate) <= rules.budget.share * wait.lasted_ns(at_ns)
+    }
+
+    /// What a trial is expected to cost beside who serves.
+    fn price(&self, candidate: usize) -> f64 {
+        let serves = self.choice.map(|choice| self.present(choice.serves));
+        let tried = self.now(candidate);
+        serves.map_or(0.0, |serving| CALLS_OF_A_TRIAL * excess(&tried, &serving))
     }
 
     /// Whom to try next on what is believed of each, if anybody is worth it.
