@@ -15,8 +15,8 @@ const USUAL_NOISE: f64 = 0.05;
 const NOISE_WEIGHT: f64 = 2.0;
 
 /// How many median deviations above the middle a sample counts at most: a page fault or an interrupt says nothing of
-/// a kernel.
-const CLIP: f64 = 3.0;
+/// a kernel. Cut at three standard deviations, up to one sample in nine may be far out before what is taken for noise grows with them.
+const CLIP: f64 = 2.0;
 
 /// How much first samples may mislead, in ln t: they find caches empty, pages new and threads asleep. Less with every sample.
 const COLD: f64 = 0.3;

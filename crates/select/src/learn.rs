@@ -21,7 +21,7 @@
 use kernelwise_types::Reason;
 use rand::Rng;
 
-use self::change::{Crowd, Cusum, Retry};
+use self::change::{Caution, Crowd, Cusum, Retry};
 use self::lately::Lately;
 use self::suspicion::Suspect;
 pub use self::trials::Trial;
@@ -172,6 +172,7 @@ pub struct Learned {
     suspect: Option<Suspect>,
     /// What witnesses of a moment that passed are still to be charged.
     owed_ns: f64,
+    caution: Caution,
     source: Source,
 }
 
@@ -208,6 +209,7 @@ impl Learned {
             serial: 0,
             suspect: None,
             owed_ns: 0.0,
+            caution: Caution::default(),
             source: Source::Nowhere,
         };
         learned.decide(rules);
@@ -362,6 +364,7 @@ impl Learned {
             track.tally.fade(sample.at_ns, rules.half_life_ns);
             track.lately.fade(sample.at_ns);
         }
+        self.caution.fade();
         self.waiting += 1;
         if let Some(trial) = self.trial {
             let told = sample.trial == Some(trial.serial);

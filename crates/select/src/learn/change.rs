@@ -9,6 +9,44 @@ const SLACK: f64 = 1.0;
 const MOST: f64 = 4.0;
 /// Where the sum says that something changed: three samples far out, or many a little.
 const ALARM: f64 = 8.0;
+/// What was over within so many calls was not worth noticing: it ended while witnesses were asked and others took over.
+const SHORT_CALLS: f64 = 32.0;
+/// How much more it takes at the most to suspect a change where they have been short.
+const MOST_CAUTION: f64 = 16.0;
+/// Calls in which that is forgotten by a factor of e.
+const CAUTION_CALLS: f64 = 512.0;
+
+/// How much more than usual it takes to suspect a change. Where slow moments come and go faster than anybody can make use of it, they are
+/// no changes, but what calls take on the average.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Caution(f64);
+
+impl Default for Caution {
+    fn default() -> Self {
+        Self(1.0)
+    }
+}
+
+impl Caution {
+    /// A change is over that lasted for so long, while calls took so long; both in nanoseconds.
+    pub(super) fn learn(&mut self, lasted_ns: f64, call_ns: f64) {
+        self.0 = match lasted_ns < SHORT_CALLS * call_ns {
+            true => (2.0 * self.0).min(MOST_CAUTION),
+            false => 1.0,
+        };
+    }
+
+    /// A call passes.
+    pub(super) fn fade(&mut self) {
+        self.0 -= (self.0 - 1.0) / CAUTION_CALLS;
+    }
+
+    /// Whether a sum is too much.
+    pub(super) fn alarms(self, sum: f64) -> bool {
+        sum >= self.0 * ALARM
+    }
+}
+
 /// Calls, at the least, before what became slower is asked again.
 const FEWEST_CALLS: f64 = 8.0;
 /// The longest wait, in nanoseconds: an hour.
@@ -100,7 +138,7 @@ pub(super) struct Cusum {
 
 impl Cusum {
     /// Adds a distance in standard deviations, in the direction that is watched; true if it is too much.
-    pub(super) fn push(&mut self, distance: f64, y: f64, known: &Tally) -> bool {
+    pub(super) fn push(&mut self, distance: f64, y: f64, known: &Tally, caution: Caution) -> bool {
         let distance = distance.min(MOST);
         if self.sum == 0.0 {
             (self.before, self.latest) = (*known, [y; 3]);
@@ -108,7 +146,7 @@ impl Cusum {
         self.sum = (self.sum + distance - SLACK).max(0.0);
         self.latest.rotate_left(1);
         self.latest[2] = y;
-        self.sum >= ALARM
+        caution.alarms(self.sum)
     }
 
     /// The latest samples, as all there is.

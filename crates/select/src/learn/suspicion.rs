@@ -4,7 +4,7 @@
 //! A sample says that something is slower, not what. So whoever seems slower is only suspected until witnesses have run, and
 //! nothing is forgotten before they have told: the reasons are in the [module above](super).
 
-use super::change::{Crowd, Retry, Stakes, Wait};
+use super::change::{Caution, Crowd, Retry, Stakes, Wait};
 use super::lately::Lately;
 use super::trials::CALLS_OF_A_TRIAL;
 use super::{Event, Learned, SETTLED};
@@ -50,8 +50,10 @@ impl Learned {
         let noise = track.tally.noise();
         let crowd = &mut self.crowds[place];
         if crowd.by >= PLAIN * noise && y - usual <= crowd.by / 2.0 {
-            let factor = (-crowd.by).exp();
-            self.crowds.swap_remove(place);
+            let Crowd { by, wait, .. } = self.crowds.swap_remove(place);
+            let factor = (-by).exp();
+            let call_ns = self.now(number).mean.exp();
+            self.caution.learn(wait.lasted_ns(at_ns), call_ns);
             self.forget_signs(Some(threads));
             events.push(Event::Crowded { threads, factor });
         } else if crowd.wait.is_over(at_ns) {
@@ -80,6 +82,8 @@ impl Learned {
         let is_plain = now - then >= PLAIN * track.tally.noise();
         if is_plain && y <= (then + now) / 2.0 {
             // Going back and forth is a way of being interrupted.
+            let lasted_ns = retry.wait.lasted_ns(at_ns);
+            self.caution.learn(lasted_ns, (then + self.machine).exp());
             (track.tally, track.lately) = (retry.before, retry.lately);
             track.lately.fade(at_ns);
             track.retry = None;
@@ -137,7 +141,7 @@ impl Learned {
         }
         let distance = away / track.tally.noise();
         let known = track.tally;
-        if track.faster.push(-distance, y, &known) {
+        if track.faster.push(-distance, y, &known, Caution::default()) {
             // What was slow is the first to become faster, those with as many threads before the machine; the rest is the kernel's.
             let by = -track.faster.by();
             let threads = track.facts.threads;
@@ -187,7 +191,7 @@ impl Learned {
             });
             return;
         }
-        if !track.slower.push(distance, y, &known) || self.suspect.is_some() {
+        if !track.slower.push(distance, y, &known, self.caution) || self.suspect.is_some() {
             return;
         }
         let by = track.slower.by();
@@ -233,6 +237,7 @@ impl Learned {
             }
             // It was a moment. That such moments come is remembered beside what is usual.
             self.owed_ns = suspect.unpaid_ns;
+            self.caution.learn(0.0, 1.0);
             let track = &mut self.tracks[suspect.candidate];
             track.tally = track.slower.before;
             (track.slower, track.faster) = Default::default();

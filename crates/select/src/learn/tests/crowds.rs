@@ -162,3 +162,24 @@ fn what_becomes_a_little_better_does_so_for_all() {
         assert!((0.9..1.1).contains(&believed), "{candidate}: {believed}");
     }
 }
+
+/// Slow moments that are over before anybody can make use of it: after a few of them nobody is asked, and who serves goes on.
+#[test]
+fn moments_that_come_and_go_quickly_are_no_changes() {
+    let mut program = known();
+    let mut witnesses = [0, 0];
+    for round in 0..200 {
+        for slow in [true, false] {
+            for _ in 0..if slow { 4 } else { 14 } {
+                let trial = program.learned.trial();
+                let runs = trial.map_or(program.serves(), |trial| trial.candidate);
+                witnesses[round / 100] += usize::from(trial.is_some_and(|trial| trial.witness));
+                let times = if slow { slowed(1.8) } else { TIMES };
+                program.told(runs, times[runs]);
+            }
+        }
+    }
+    assert!(witnesses[0] > 0, "{witnesses:?}");
+    assert!(witnesses[1] <= 50, "{witnesses:?}");
+    assert_eq!(program.serves(), 0);
+}
