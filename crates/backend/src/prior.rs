@@ -166,7 +166,7 @@ fn bound(
     let arithmetic = peak.map(|peak| flops / peak.rate.value.get() * 1e9);
     let bytes = cost.bytes_read.0 + cost.bytes_written.0;
     let place = nearest(bytes, machine);
-    let pattern = pattern(&cost);
+    let pattern = pattern(cost);
     // A place farther away is no faster than a nearer one, whatever noise says about both.
     let up_to = MemoryPlace::ALL.iter().filter(|nearer| **nearer <= place);
     let rates = up_to.filter_map(|place| calibration.bandwidth(*place, pattern, threads));
@@ -206,7 +206,7 @@ fn handing_over(
     let bytes = cost.bytes_read.0 + cost.bytes_written.0;
     let place = nearest(bytes, machine);
     let times = calibration.handed_over.iter().filter_map(|rate| {
-        let asked = rate.threads == threads && rate.pattern == pattern(&cost);
+        let asked = rate.threads == threads && rate.pattern == pattern(cost);
         let held = cache_bytes(rate.place, machine).filter(|_| asked && rate.place <= place)?;
         Some(bytes.min(held) as f64 / rate.rate.value.get() * 1e9)
     });
