@@ -5,7 +5,7 @@ use kernelwise_types::{KernelSpec, Machine, Numerics, Offer, Refusal, Workload};
 
 use crate::call::{Call, MAX_ALIGNMENT};
 use crate::fault::Fault;
-use crate::prior::Hint;
+use crate::prior::{Hint, Sharing};
 use crate::scratch::Scratch;
 use crate::space::{Setting, Space};
 
@@ -34,6 +34,11 @@ pub trait Kernel: Send + Sync {
     /// What its author expects of it, for when nothing was measured yet.
     fn hint(&self) -> Hint {
         Hint::default()
+    }
+
+    /// How its work falls to the threads of a setting, for the same purpose.
+    fn sharing(&self, _workload: &Workload, _setting: &Setting) -> Sharing {
+        Sharing::default()
     }
 }
 

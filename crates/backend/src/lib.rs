@@ -45,7 +45,7 @@ pub use fault::{Blame, Fault};
 pub use host::{DuplicateKernel, Host, ReferenceKernel};
 pub use kernel::{HostKernel, Kernel, Terms, admit, run};
 pub use own::OwnKernel;
-pub use prior::Hint;
+pub use prior::{Hint, Sharing};
 pub use scratch::{Carver, Plain, Scratch};
 pub use simulated::{
     Cost, Mishap, Profile, Simulated, SimulatedBuffer, SimulatedKernel, SimulatedProgram,

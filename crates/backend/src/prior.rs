@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use kernelwise_types::calibration::{AccessPattern, MemoryPlace};
 use kernelwise_types::units::Nanos;
-use kernelwise_types::{Calibration, Estimate, Machine, Workload};
+use kernelwise_types::{Calibration, Cost, Estimate, Machine, Workload};
 
 use crate::kernel::Kernel;
 use crate::space::{Setting, Space};
@@ -74,6 +74,58 @@ impl Hint {
     }
 }
 
+/// How the work of a call falls to threads: what their number alone does not tell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sharing {
+    parts: u64,
+    forks: u32,
+    extra: f64,
+}
+
+impl Default for Sharing {
+    /// In as many equal parts as there are threads, handed out once.
+    fn default() -> Self {
+        Self::parts(u64::MAX)
+    }
+}
+
+impl Sharing {
+    /// In so many equal parts that none can be shared further: more threads than that have nothing to do.
+    pub const fn parts(parts: u64) -> Self {
+        Self {
+            parts: if parts == 0 { 1 } else { parts },
+            forks: 1,
+            extra: 0.0,
+        }
+    }
+
+    /// The same, with threads woken so many times in a call.
+    #[must_use]
+    pub const fn forked(mut self, forks: u32) -> Self {
+        self.forks = forks;
+        self
+    }
+
+    /// The same with work that one thread would not have, shared among them as well: 0.5 is half of what there is without.
+    #[must_use]
+    pub fn with_extra(mut self, extra: f64) -> Self {
+        self.extra = if extra > 0.0 { extra } else { 0.0 };
+        self
+    }
+
+    /// How many of these threads have something to do.
+    fn used(&self, threads: u32) -> u32 {
+        u32::try_from(self.parts).map_or(threads, |parts| threads.min(parts))
+    }
+
+    /// How much longer it takes than with the least work in equal shares for all threads.
+    fn longer(&self, threads: u32) -> f64 {
+        let most = self.parts.div_ceil(u64::from(threads));
+        let uneven = most as f64 * f64::from(threads) / self.parts as f64;
+        uneven.max(1.0) * (1.0 + self.extra)
+    }
+}
+
 /// How much slower than hinted a kernel is taken to be far outside the sizes it is best for.
 const OUTSIDE: f64 = 1.5;
 /// Far is this factor of elements; nearer, it is slower by less, so that a size just outside is expected to take hardly longer than
@@ -114,11 +166,7 @@ fn bound(
     let arithmetic = peak.map(|peak| flops / peak.rate.value.get() * 1e9);
     let bytes = cost.bytes_read.0 + cost.bytes_written.0;
     let place = nearest(bytes, machine);
-    let pattern = if cost.bytes_written.0 == 0 {
-        AccessPattern::Read
-    } else {
-        AccessPattern::Copy
-    };
+    let pattern = pattern(cost);
     // A place farther away is no faster than a nearer one, whatever noise says about both.
     let up_to = MemoryPlace::ALL.iter().filter(|nearer| **nearer <= place);
     let rates = up_to.filter_map(|place| calibration.bandwidth(*place, pattern, threads));
@@ -133,6 +181,49 @@ fn bound(
         (None, None) => return None,
     };
     Nanos::new(time).ok()
+}
+
+fn pattern(cost: &Cost) -> AccessPattern {
+    if cost.bytes_written.0 == 0 {
+        AccessPattern::Read
+    } else {
+        AccessPattern::Copy
+    }
+}
+
+/// How long threads that share a call take to get at its operands, which are in the caches of others: those of the caller, and of
+/// whoever had that part in the call before. It is no bound, for they may be lucky. Caches hold no more than their size, so what
+/// lies in main memory is not charged for more than that. Nothing where it was not measured.
+fn handing_over(
+    workload: &Workload,
+    threads: u32,
+    machine: &Machine,
+    calibration: &Calibration,
+) -> f64 {
+    let Some(cost) = workload.cost().filter(|_| threads > 1) else {
+        return 0.0;
+    };
+    let bytes = cost.bytes_read.0 + cost.bytes_written.0;
+    let place = nearest(bytes, machine);
+    let times = calibration.handed_over.iter().filter_map(|rate| {
+        let asked = rate.threads == threads && rate.pattern == pattern(cost);
+        let held = cache_bytes(rate.place, machine).filter(|_| asked && rate.place <= place)?;
+        Some(bytes.min(held) as f64 / rate.rate.value.get() * 1e9)
+    });
+    times.fold(0.0, f64::max)
+}
+
+/// The size of the largest cache of a level.
+fn cache_bytes(place: MemoryPlace, machine: &Machine) -> Option<u64> {
+    let level = match place {
+        MemoryPlace::L1 => 1,
+        MemoryPlace::L2 => 2,
+        MemoryPlace::L3 => 3,
+        MemoryPlace::Dram => return None,
+    };
+    let caches = machine.caches.known().into_iter().flatten();
+    let data = caches.filter(|cache| cache.level == level);
+    data.map(|cache| cache.size_bytes.0).max()
 }
 
 /// The smallest cache that holds so many bytes, or main memory.
@@ -151,8 +242,9 @@ fn nearest(bytes: u64, machine: &Machine) -> MemoryPlace {
 }
 
 /// How long a kernel should take with this setting, from its hint and the calibrated machine: what every call pays, set-up, the
-/// cost of waking the threads, and its share of the roofline, with transcendental functions and comparisons as arithmetic. It is
-/// longer for more work, as long as the output grows no faster than that, and never shorter than the roofline. `Unknown` where
+/// cost of waking the threads, and its share of the roofline, with transcendental functions and comparisons as arithmetic. Threads
+/// that share a call also get at their operands no faster than at what others had last, and at most at the parts that the kernel
+/// [has for them](Sharing). It is longer for more work, as long as the output grows no faster than that, and never shorter than the roofline. `Unknown` where
 /// the machine was not calibrated for it.
 pub fn estimate(
     kernel: &dyn Kernel,
@@ -161,7 +253,10 @@ pub fn estimate(
     machine: &Machine,
     calibration: &Calibration,
 ) -> Estimate {
-    let threads = threads(&kernel.space(workload, machine), setting);
+    let asked = threads(&kernel.space(workload, machine), setting);
+    let sharing = kernel.sharing(workload, setting);
+    // Whoever finds one part only is alone with it, and wakes nobody.
+    let threads = if sharing.used(asked) > 1 { asked } else { 1 };
     let steps = workload.cost().map(|cost| {
         let (functions, comparisons) = (cost.transcendentals as f64, cost.comparisons as f64);
         cost.flops.0 as f64 + TRANSCENDENTAL * functions + COMPARISON * comparisons
@@ -170,13 +265,19 @@ pub fn estimate(
     let Some(least) = least else {
         return Estimate::Unknown;
     };
+    let mut least = least.get();
+    if threads > 1 {
+        let handed = handing_over(workload, threads, machine, calibration);
+        least = least.max(handed) * sharing.longer(threads);
+    }
     let hint = kernel.hint();
     let wake = calibration
         .fork_joins
         .iter()
         .find(|fork_join| threads > 1 && fork_join.threads == threads)
         .map_or(0.0, |fork_join| fork_join.cost.value.get());
-    let reached = least.get() * 100.0 / f64::from(hint.percent);
+    let wake = wake * f64::from(sharing.forks);
+    let reached = least * 100.0 / f64::from(hint.percent);
     let reached = reached * hint.slowdown(workload.elements());
     let time = hint.setup.get() + wake + hint.call_ns() + reached;
     match Nanos::new(time) {
@@ -243,6 +344,7 @@ mod tests {
         Calibration {
             peaks: vec![peak(1), peak(2)],
             bandwidths: bandwidths.collect(),
+            handed_over: Vec::new(),
             fork_joins: vec![ForkJoin {
                 threads: 2,
                 cost: measured(Nanos::from_u64(5000)),
@@ -298,6 +400,97 @@ mod tests {
         let one = time(Hint::percent(100), "matmul f32 512x512x512", 1);
         let two = time(Hint::percent(100), "matmul f32 512x512x512", 2);
         assert!((two - CALL_NS - ((one - CALL_NS) / 2.0 + 5000.0)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn threads_get_at_what_others_had_no_faster_than_was_measured() {
+        use kernelwise_types::Reading;
+        use kernelwise_types::machine::Cache;
+        use kernelwise_types::units::Bytes;
+        let (kernel, mut machine) = (kernel(Hint::percent(100)), kernelwise_probe::machine());
+        let cache = |level: u8, kib: u64| Cache {
+            level,
+            unified: level > 1,
+            size_bytes: Bytes(kib << 10),
+            line_bytes: Reading::unknown("made up"),
+            ways: Reading::unknown("made up"),
+            shared_by: Reading::unknown("made up"),
+            instances: Reading::unknown("made up"),
+        };
+        machine.caches = Reading::Known(vec![cache(1, 32), cache(2, 1024), cache(3, 32 << 10)]);
+        let mut calibration = calibration();
+        let at = |calibration: &Calibration, threads: u32, workload: &str| {
+            let setting = Threads { threads }.setting();
+            let workload = workload.parse().unwrap();
+            let known = estimate(&kernel, &workload, &setting, &machine, calibration);
+            known.time().unwrap().get() - CALL_NS
+        };
+        let (cached, large) = ("copy f32 1000000", "copy f32 100000000");
+        let before = [cached, large].map(|on| at(&calibration, 2, on));
+        // Half of what threads have on data of their own.
+        calibration.handed_over = vec![Bandwidth {
+            place: MemoryPlace::L3,
+            pattern: AccessPattern::Copy,
+            threads: 2,
+            working_set_bytes: 1,
+            rate: measured(ByteRate::new(5e9).unwrap()),
+        }];
+        let after = [cached, large].map(|on| at(&calibration, 2, on));
+        assert!((before[0] - 5000.0 - 800_000.0).abs() < 1e-3, "{before:?}");
+        assert!((after[0] - 5000.0 - 1_600_000.0).abs() < 1e-3, "{after:?}");
+        assert_eq!(after[1], before[1], "caches do not hold 800 MB");
+        assert_eq!(
+            at(&calibration, 1, cached),
+            800_000.0,
+            "alone, nothing is handed over"
+        );
+        let workload = cached.parse().unwrap();
+        let least = roofline(&workload, 2, &machine, &calibration).unwrap();
+        assert_eq!(
+            least.get(),
+            800_000.0,
+            "it is no bound: threads may be lucky"
+        );
+    }
+
+    #[test]
+    fn threads_have_no_more_than_the_parts_there_are() {
+        struct Shared<K>(K, Sharing);
+        impl<K: Kernel> Kernel for Shared<K> {
+            fn spec(&self) -> &KernelSpec {
+                self.0.spec()
+            }
+            fn space(&self, workload: &Workload, machine: &Machine) -> Space {
+                self.0.space(workload, machine)
+            }
+            fn hint(&self) -> Hint {
+                self.0.hint()
+            }
+            fn sharing(&self, _workload: &Workload, _setting: &Setting) -> Sharing {
+                self.1
+            }
+        }
+        let machine = kernelwise_probe::machine();
+        let workload = "matmul f32 512x512x512".parse().unwrap();
+        let at = |sharing, threads| {
+            let kernel = Shared(kernel(Hint::percent(100)), sharing);
+            let setting = Threads { threads }.setting();
+            let known = estimate(&kernel, &workload, &setting, &machine, &calibration());
+            known.time().unwrap().get()
+        };
+        let (even, alone) = (at(Sharing::default(), 2), at(Sharing::default(), 1));
+        let work = even - CALL_NS - 5000.0;
+        assert_eq!(at(Sharing::parts(1), 2), alone, "nobody else is woken");
+        assert_eq!(at(Sharing::parts(0), 2), alone);
+        assert!((at(Sharing::parts(2), 2) - even).abs() < 1e-6);
+        // One of two threads has two of three parts.
+        let three = at(Sharing::parts(3), 2) - CALL_NS - 5000.0;
+        assert!((three - work * 4.0 / 3.0).abs() < 1e-3, "{three}");
+        let merged = Sharing::default().forked(2).with_extra(1.5);
+        let longer = at(merged, 2) - CALL_NS - 10_000.0;
+        assert!((longer - 2.5 * work).abs() < 1e-3, "{longer}");
+        assert_eq!(at(merged, 1), alone, "one thread merges nothing");
+        assert_eq!(Sharing::default().with_extra(f64::NAN), Sharing::default());
     }
 
     #[test]

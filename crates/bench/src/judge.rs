@@ -244,6 +244,7 @@ pub(crate) mod tests {
                 rate: same(100e9),
             }],
             bandwidths,
+            handed_over: Vec::new(),
             fork_joins: Vec::new(),
             timer: Measured {
                 value: nanos,

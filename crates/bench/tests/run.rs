@@ -34,6 +34,7 @@ fn calibration(peak_gflops: f64) -> Calibration {
             },
         }],
         bandwidths: Vec::new(),
+        handed_over: Vec::new(),
         fork_joins: Vec::new(),
         timer: Measured {
             value: nanos,

@@ -196,6 +196,7 @@ fn calibration() -> Calibration {
     Calibration {
         peaks: Vec::new(),
         bandwidths: bandwidths.collect(),
+        handed_over: Vec::new(),
         fork_joins: Vec::new(),
         timer: measured(Nanos::from_u64(10)),
         skipped: Vec::new(),

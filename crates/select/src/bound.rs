@@ -150,6 +150,7 @@ mod tests {
                 .flat_map(|place| [1, 2].map(|threads| bandwidth(*place, threads)))
                 .flatten()
                 .collect(),
+            handed_over: Vec::new(),
             fork_joins: vec![ForkJoin {
                 threads: 2,
                 cost: measured(Nanos::from_u64(5000)),

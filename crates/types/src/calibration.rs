@@ -46,6 +46,10 @@ pub struct Calibration {
     pub peaks: Vec<Peak>,
     /// Bandwidth by place, pattern and thread count.
     pub bandwidths: Vec<Bandwidth>,
+    /// Bandwidth of data that another thread had last, by cache, pattern and thread count: the typical one, not the best, for it is
+    /// what sharing a call among threads costs and no ceiling. Empty in calibrations from before it was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handed_over: Vec<Bandwidth>,
     /// Cost of handing empty work to a thread pool and waiting for it, by thread count.
     pub fork_joins: Vec<ForkJoin>,
     /// Cost of reading the clock once.
@@ -181,6 +185,18 @@ impl Calibration {
         threads: u32,
     ) -> Option<&Bandwidth> {
         self.bandwidths
+            .iter()
+            .find(|b| b.place == place && b.pattern == pattern && b.threads == threads)
+    }
+
+    /// The bandwidth of data in this place that another thread had last.
+    pub fn handed_over(
+        &self,
+        place: MemoryPlace,
+        pattern: AccessPattern,
+        threads: u32,
+    ) -> Option<&Bandwidth> {
+        self.handed_over
             .iter()
             .find(|b| b.place == place && b.pattern == pattern && b.threads == threads)
     }

@@ -96,6 +96,13 @@ pub(crate) fn document(calibration: &Calibration) -> Document {
             }
         }
     }
+    for bandwidth in &calibration.handed_over {
+        let (place, pattern, threads) = (bandwidth.place, bandwidth.pattern, bandwidth.threads);
+        figures.insert(
+            format!("{place}_{pattern}_handed_over_gbps_{threads}t"),
+            Figure::of_bandwidth(bandwidth),
+        );
+    }
     for fork_join in &calibration.fork_joins {
         let figure = || Figure::new(&fork_join.cost, MICRO_IN_NANOS, fork_join.threads);
         figures.insert(format!("forkjoin_us_{}t", fork_join.threads), figure());
@@ -151,6 +158,15 @@ pub(crate) fn table(calibration: &Calibration) -> String {
             b.threads,
             &b.rate,
             how,
+        ));
+    }
+    for b in &calibration.handed_over {
+        let bytes = kernelwise_types::units::Bytes(b.working_set_bytes);
+        rows.push(row(
+            format!("{} {}, another's", b.place, b.pattern),
+            b.threads,
+            &b.rate,
+            format!("{bytes} per thread"),
         ));
     }
     for f in &calibration.fork_joins {
@@ -216,6 +232,7 @@ mod tests {
                 rate: measured(flops(100.0), flops(90.0), flops(95.0)),
             }],
             bandwidths: vec![dram(1, 11.0), dram(2, 19.0)],
+            handed_over: Vec::new(),
             fork_joins: vec![ForkJoin {
                 threads: 2,
                 cost: measured(ns(4000.0), ns(3000.0), ns(5000.0)),

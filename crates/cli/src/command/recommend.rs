@@ -29,6 +29,9 @@ use crate::records::Records;
 
 /// Between two looks at how busy the machine is.
 const LOOK: Duration = Duration::from_millis(150);
+/// What a calibration may take where none is on record: enough to tell what waking threads costs and what they reach together, which
+/// no description of a processor says. `learn` makes a longer one.
+const CALIBRATION: Duration = Duration::from_secs(1);
 /// What PCIe 4.0 x16 carries in practice, of the 31.5 GB/s it has by its clock; and what a copy takes to begin: guesses, where nobody measured.
 const LINK_GBS: f64 = 25.0;
 const LINK_NS: f64 = 10_000.0;
@@ -288,7 +291,11 @@ fn processor(args: &args::Recommend, workload: &Workload) -> Result<Strategy<Cpu
     let records = Records::open(&machine)?;
     let kernels = kernelwise_cpu::kernels()?;
     let mut cost = CpuCost::new(Host::new(machine.clone(), kernels.iter().cloned())?);
-    let calibration = records.memory().calibration()?;
+    let calibration = match records.memory().calibration()? {
+        None if records.is_frozen() => None,
+        None => Some(records.calibrated(CALIBRATION)?),
+        known => known,
+    };
     let mut found = records.found(&kernels, calibration.as_ref())?;
     found
         .here
@@ -303,7 +310,7 @@ fn processor(args: &args::Recommend, workload: &Workload) -> Result<Strategy<Cpu
             cost = cost.with_calibration(calibration).with_forecast(models);
         }
         None => output::note(
-            "this machine was not calibrated: `kernelwise learn` makes recommendations better",
+            "this machine was not calibrated, and in frozen mode it is not: recommendations rest on what its processor says of itself",
         ),
     }
     let measured = found.here.iter().filter(|one| one.workload == *workload);

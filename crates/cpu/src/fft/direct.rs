@@ -8,7 +8,7 @@
 use std::f64::consts::FRAC_PI_2;
 
 use kernelwise_backend::{
-    Axis, Call, Fault, Hint, HostKernel, Kernel, Knobs, Scratch, Setting, Space,
+    Axis, Call, Fault, Hint, HostKernel, Kernel, Knobs, Scratch, Setting, Sharing, Space,
 };
 use kernelwise_types::op::FftKind;
 use kernelwise_types::{
@@ -168,6 +168,13 @@ impl<T: Real> Kernel for DirectKernel<T> {
 
     fn hint(&self) -> Hint {
         Hint::percent(30)
+    }
+
+    fn sharing(&self, workload: &Workload, _setting: &Setting) -> Sharing {
+        // A row is one thread's.
+        problem(workload).map_or_else(Sharing::default, |(_, rows, _)| {
+            Sharing::parts(rows.div_ceil(LANES) as u64)
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kernelwise_backend::{
-    Axis, Call, Carver, Fault, Hint, HostKernel, Kernel, Knobs, Scratch, Setting, Space,
+    Axis, Call, Carver, Fault, Hint, HostKernel, Kernel, Knobs, Scratch, Setting, Sharing, Space,
 };
 use kernelwise_types::op::FftKind;
 use kernelwise_types::units::Bytes;
@@ -107,6 +107,11 @@ impl<T: Real> Kernel for RealKernel<T> {
 
     fn hint(&self) -> Hint {
         Hint::percent(25)
+    }
+
+    fn sharing(&self, workload: &Workload, _setting: &Setting) -> Sharing {
+        // A row is one thread's.
+        problem(workload).map_or_else(Sharing::default, |(_, rows, _)| Sharing::parts(rows as u64))
     }
 }
 

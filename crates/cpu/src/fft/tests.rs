@@ -1,4 +1,4 @@
-use kernelwise_backend::{Call, Knobs, Scratch, Setting};
+use kernelwise_backend::{Call, Knobs, Scratch, Setting, Sharing};
 use kernelwise_types::{DType, Workload};
 use num_complex::Complex;
 
@@ -270,5 +270,25 @@ fn parts_beyond_the_end_are_cut_off() {
         assert_eq!(rows.part(1, 2), [2, 3]);
         assert_eq!(rows.part(2, usize::MAX), [3]);
         assert!(rows.part(3, 1).is_empty() && rows.part(usize::MAX, 1).is_empty());
+    }
+}
+
+#[test]
+fn threads_share_rows_and_not_what_is_in_one() {
+    for kernel in all() {
+        let sharing = |rows: usize| {
+            let dtype = kernel.spec().id.dtypes().first().copied();
+            let text = match dtype {
+                Some(DType::Complex64) => format!("fft complex64 {rows}x64"),
+                Some(DType::Complex128) => format!("fft complex128 {rows}x64"),
+                Some(DType::F64) => format!("fft.real f64 {rows}x64"),
+                _ => format!("fft.real f32 {rows}x64"),
+            };
+            let w: Workload = text.parse().unwrap();
+            kernel.sharing(&w, &FftKnobs { threads: 2 }.setting())
+        };
+        let id = &kernel.spec().id;
+        assert_eq!(sharing(1), Sharing::parts(1), "{id}");
+        assert_ne!(sharing(1000), Sharing::parts(1), "{id}");
     }
 }

@@ -11,6 +11,16 @@ use super::radix::{self, Digits, KeyBits};
 use super::row::Row;
 use crate::pool::{Schedule, Start, share};
 
+/// How many parts so many threads make of a row.
+fn parts(len: usize, threads: usize) -> usize {
+    threads.min(len).max(2)
+}
+
+/// How often all of a row is merged.
+pub(super) fn rounds(len: usize, threads: usize) -> u32 {
+    (parts(len, threads) - 1).ilog2() + 1
+}
+
 /// Sorts a row on so many threads.
 ///
 /// # Safety
@@ -25,8 +35,7 @@ pub(super) unsafe fn sort<R: Row>(
     counts: &mut [u32],
     (first, second): (*mut R::Record, *mut R::Record),
 ) {
-    let parts = threads.min(len).max(2);
-    let rounds = (parts - 1).ilog2() + 1;
+    let (parts, rounds) = (parts(len, threads), rounds(len, threads));
     // The last merge writes the output, so it must read from the buffer that is not the output.
     let (start, other) = if rounds % 2 == 1 {
         (first, second)

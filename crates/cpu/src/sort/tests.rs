@@ -425,3 +425,23 @@ fn what_is_not_its_own_is_refused_and_outputs_untouched() {
     assert!(matches!(error, Fault::Workspace { .. }), "{error}");
     assert_eq!(outputs[0].bytes(), before.bytes());
 }
+
+#[test]
+fn a_row_that_threads_share_is_merged_and_rows_of_their_own_are_not() {
+    let sharing = |text: &str, threads: u32| {
+        let w = workload(text);
+        let kernel = SortKernel::new(&[w.dtype()], Method::Parallel).unwrap();
+        let setting = ParallelKnobs {
+            threads,
+            digit_bits: 8,
+            top_first: 1,
+        };
+        kernel.sharing(&w, &setting.setting())
+    };
+    let merged = |rounds: u32, extra| Sharing::default().forked(1 + rounds).with_extra(extra);
+    assert_eq!(sharing("sort u32 1000000", 2), merged(1, 2.5));
+    assert_eq!(sharing("sort u64 1000000", 2), merged(1, 1.25));
+    assert_eq!(sharing("sort u32 1000000", 4), merged(2, 5.0));
+    assert_eq!(sharing("sort u32 100x1000", 2), Sharing::parts(100));
+    assert_eq!(sharing("sort u32 1000000", 1), Sharing::parts(1));
+}

@@ -142,7 +142,7 @@ impl Step for BandwidthStep<'_> {
 }
 
 /// Does the pattern to a part of memory whose streams lie one after the other.
-fn pass(
+pub(super) fn pass(
     loops: &dyn Loops,
     pattern: AccessPattern,
     part: &mut [Block],

@@ -1,10 +1,10 @@
 //! How fast this machine can possibly be, measured in a few seconds.
 //!
 //! [`calibrate`] measures ceilings: peak arithmetic by element type and thread count, bandwidth of each
-//! cache and of main memory by access pattern, the cost of a fork-join and of the clock itself. A
+//! cache and of main memory by access pattern, that of data which another thread had last, the cost of a fork-join and of the clock itself. A
 //! kernel that later seems to run above them was measured wrongly, so each figure is the **best** of
 //! many short samples, by the fastest code there is for it: every vector instruction set the processor
-//! runs, plain and streaming stores, the system's own copy. Costs are medians.
+//! runs, plain and streaming stores, the system's own copy. Costs are medians, and so is what threads reach on each other's data.
 //!
 //! A machine is not equally fast at all times: others use it, its clock moves. So no test has its turn
 //! at once; all of them are visited in several rounds, and the samples of each are spread over the
@@ -48,6 +48,7 @@ mod bandwidth;
 mod bare;
 mod contest;
 mod crew;
+mod handed;
 #[allow(unsafe_code)] // vector instructions, reached only with proof that the processor has them
 mod loops;
 mod overhead;
@@ -61,6 +62,7 @@ pub use bare::{BareLoop, Unaligned};
 use arena::Arena;
 use bandwidth::BandwidthStep;
 use crew::Crew;
+use handed::HandedOverStep;
 use loops::Loops;
 use overhead::{ForkJoinStep, TimerStep};
 use peak::PeakStep;
@@ -138,6 +140,7 @@ struct Bench<'a> {
 struct Findings {
     peaks: Vec<Peak>,
     bandwidths: Vec<Bandwidth>,
+    handed_over: Vec<Bandwidth>,
     fork_joins: Vec<ForkJoin>,
     timer: Option<Measured<Nanos>>,
     skipped: Vec<String>,
@@ -224,6 +227,7 @@ pub fn calibrate(
     Ok(Calibration {
         peaks: findings.peaks,
         bandwidths: findings.bandwidths,
+        handed_over: findings.handed_over,
         fork_joins: findings.fork_joins,
         timer: findings.timer.ok_or(CalibrateError::ClockStopped {
             clock: clock.name(),
@@ -260,6 +264,17 @@ fn plan<'a>(
     for &threads in &counts {
         for dtype in peak::MEASURED {
             steps.push(Box::new(PeakStep::new(loops, dtype, threads)));
+        }
+        let caches = sets.iter().filter(|set| {
+            threads > 1
+                && set.threads == threads
+                && matches!(set.place, MemoryPlace::L2 | MemoryPlace::L3)
+        });
+        for set in caches {
+            for pattern in [AccessPattern::Read, AccessPattern::Copy] {
+                let test = (set.place, pattern);
+                steps.push(Box::new(HandedOverStep::new(test, threads, set.bytes)));
+            }
         }
         // Main memory comes last: nothing then disturbs its walk until the next thread count.
         for set in sets.iter().filter(|set| set.threads == threads) {

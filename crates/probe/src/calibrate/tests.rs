@@ -131,6 +131,13 @@ fn every_ceiling_is_measured_or_skipped_with_a_reason() {
                 assert!((limit / 2..=limit).contains(&set), "{bandwidth:?}");
             }
         }
+        for place in [MemoryPlace::L2, MemoryPlace::L3] {
+            for pattern in [AccessPattern::Read, AccessPattern::Copy] {
+                let handed = calibration.handed_over(place, pattern, threads);
+                assert_eq!(handed.is_some(), threads > 1, "{place} {pattern}");
+                assert!(handed.is_none_or(|handed| handed.rate.value.get() > 0.0));
+            }
+        }
         let join = calibration.fork_joins.iter().find(|j| j.threads == threads);
         assert!(join.unwrap().cost.value.get() > 0.0);
     }

@@ -99,6 +99,7 @@ pub(crate) fn calibration() -> Calibration {
     Calibration {
         peaks: peaks.into(),
         bandwidths,
+        handed_over: Vec::new(),
         fork_joins: vec![ForkJoin {
             threads: 2,
             cost: around::<Nanos>(5_200.0),

@@ -59,6 +59,7 @@ pub(super) fn assumed(machine: &Machine) -> Calibration {
     Calibration {
         peaks: peaks.collect(),
         bandwidths: bandwidths.collect(),
+        handed_over: Vec::new(),
         fork_joins: fork_joins.collect(),
         timer: exactly(Nanos::from_u64(10)),
         skipped: Vec::new(),

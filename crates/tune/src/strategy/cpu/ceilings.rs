@@ -53,6 +53,17 @@ pub(super) fn completed(machine: &Machine, calibration: &Calibration) -> Calibra
                     .push(bandwidth(place, pattern, threads, rate));
             }
         }
+        for &(place, pattern) in &places {
+            let of = calibration.handed_over.iter();
+            let of = of.filter(|b| (b.place, b.pattern) == (place, pattern));
+            let known = of.map(|b| (b.threads, b.rate.value.get()));
+            let rate = between(known, threads).and_then(|rate| ByteRate::new(rate).ok());
+            let missing = calibration.handed_over(place, pattern, threads).is_none();
+            if let (Some(rate), true) = (rate, missing) {
+                all.handed_over
+                    .push(bandwidth(place, pattern, threads, rate));
+            }
+        }
         let known = calibration.fork_joins.iter();
         let known = known.map(|wake| (wake.threads, wake.cost.value.get()));
         let missing = !calibration.fork_joins.iter().any(|w| w.threads == threads);
@@ -94,6 +105,7 @@ pub(super) fn nominal(machine: &Machine) -> Calibration {
     Calibration {
         peaks,
         bandwidths,
+        handed_over: Vec::new(),
         fork_joins,
         timer: nobody(Nanos::from_u64(0)),
         skipped: vec!["nominal: nothing was measured".to_owned()],
@@ -163,12 +175,17 @@ mod tests {
     fn numbers_of_threads_between_measured_ones_lie_on_a_line() {
         let machine = kernelwise_probe::machine().with_threads(8);
         let rate = |rate: f64| FlopRate::new(rate).unwrap();
+        let copies = |threads, rate| {
+            let rate = ByteRate::new(rate).unwrap();
+            bandwidth(MemoryPlace::L3, AccessPattern::Copy, threads, rate)
+        };
         let calibration = Calibration {
             peaks: vec![
                 peak(DType::F32, 1, rate(100.0)),
                 peak(DType::F32, 4, rate(340.0)),
             ],
-            bandwidths: Vec::new(),
+            bandwidths: vec![copies(1, 1000.0)],
+            handed_over: vec![copies(2, 1000.0), copies(4, 1400.0)],
             fork_joins: vec![wake(2, Nanos::from_u64(700))],
             timer: nobody(Nanos::from_u64(10)),
             skipped: Vec::new(),
@@ -182,6 +199,15 @@ mod tests {
         assert!(all.peak(DType::F32, 9).is_none() && all.peak(DType::F64, 1).is_none());
         let woken: Vec<u32> = all.fork_joins.iter().map(|wake| wake.threads).collect();
         assert_eq!(woken, [2, 3, 4, 5, 6, 7, 8], "one thread wakes nobody");
+        let handed = |threads| {
+            let of = all.handed_over(MemoryPlace::L3, AccessPattern::Copy, threads);
+            of.map(|one| one.rate.value.get())
+        };
+        assert_eq!(
+            [2, 3, 4, 8].map(handed),
+            [1000.0, 1200.0, 1400.0, 1400.0].map(Some)
+        );
+        assert_eq!(handed(1), None, "one thread gets nothing from others");
     }
 
     #[test]

@@ -96,6 +96,7 @@ fn calibration() -> Calibration {
     Calibration {
         peaks: counts.map(peak).to_vec(),
         bandwidths: bandwidths.collect(),
+        handed_over: Vec::new(),
         fork_joins: vec![
             ForkJoin {
                 threads: 2,
