@@ -154,11 +154,14 @@ impl Learned {
                 crowd.by -= crowds;
                 crowds
             });
+            let noise = track.faster.before.noise();
+            // What is left of it must be worth asking about.
+            let is_left = |crowd: &Crowd| crowd.threads != threads || crowd.by > noise;
+            self.crowds.retain(is_left);
             let machines = (by - crowds).min(self.machine).max(0.0);
             let own = by - crowds - machines;
             let mut since = track.faster.since();
             since.shift(crowds + machines);
-            let noise = track.faster.before.noise();
             let of_the_machine = crowds + machines > 0.0 && own <= 2.0 * noise;
             track.tally = match of_the_machine {
                 true => track.faster.before,

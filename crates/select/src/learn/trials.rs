@@ -72,12 +72,12 @@ impl Learned {
     pub(super) fn ask_again(&mut self, at_ns: u64, rules: &Rules, ledger: &mut Ledger) -> bool {
         let serves = self.choice.map(|choice| choice.serves);
         // Of all on as many threads one tells, and who serves does so unasked.
-        let crowd = (self.crowds.iter()).position(|crowd| crowd.wait.is_over(at_ns));
-        let member = crowd.and_then(|place| {
-            let threads = self.crowds[place].threads;
+        let mut due =
+            (self.crowds.iter().enumerate()).filter(|(_, crowd)| crowd.wait.is_over(at_ns));
+        let member = due.find_map(|(place, crowd)| {
             let fits = |i: &usize| {
                 let track = &self.tracks[*i];
-                track.facts.threads == threads && !track.barred && track.retry.is_none()
+                track.facts.threads == crowd.threads && !track.barred && track.retry.is_none()
             };
             let members = (0..self.tracks.len()).filter(fits);
             let times = members.filter_map(|i| Some((i, self.tracks[i].tally.mean()?)));

@@ -183,3 +183,15 @@ fn moments_that_come_and_go_quickly_are_no_changes() {
     assert!(witnesses[1] <= 50, "{witnesses:?}");
     assert_eq!(program.serves(), 0);
 }
+
+/// A small one is over when several calls say so, and leaves nothing to ask about.
+#[test]
+fn a_small_one_leaves_nothing_behind() {
+    let mut program = known();
+    let event = program.told_until_believed(0, &slowed(1.05));
+    assert!(matches!(event, Event::Crowded { threads: 2, .. }));
+    assert_eq!(program.learned.crowds.len(), 1);
+    program.told_often(12, 0, TIMES[0]);
+    assert!(program.learned.crowds.is_empty());
+    assert_eq!(program.serves(), 0);
+}
