@@ -242,6 +242,11 @@ mod tests {
         assert!([2, 3].iter().all(|n| crew(*n).unwrap().threads() == *n));
         assert!([0, 1, MAX_THREADS + 1].iter().all(|n| crew(*n).is_none()));
         let here = std::thread::current().id();
+        let mine = Mutex::new(0);
+        share(2, Schedule::Dynamic, 1000, 1, |_, _| {
+            *mine.lock().unwrap() += usize::from(std::thread::current().id() == here);
+        });
+        assert!(mine.into_inner().unwrap() > 0);
         share(1, Schedule::Dynamic, 10, 1, |_, range| {
             assert_eq!((std::thread::current().id(), range), (here, 0..10));
         });

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::{check_length, thread_count};
 use crate::load::{Opened, Wanted};
@@ -49,9 +50,13 @@ type Gemm<T> = unsafe extern "C" fn(
 );
 type Text = unsafe extern "C" fn() -> *const c_char;
 
-/// What `openblas_get_parallel` answers for a build whose threads are OpenMP's: there, every thread of this process has a
-/// number of its own.
+/// What `openblas_get_parallel` answers for a build without threads.
+const SEQUENTIAL: c_int = 0;
+/// And for one whose threads are OpenMP's: there, every thread of this process has a number of its own.
 const OPENMP: c_int = 2;
+
+/// Setting the number moves buffers in some builds, without a lock.
+static SETTING: Mutex<()> = Mutex::new(());
 
 /// A matrix in memory that OpenBLAS reads.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +76,7 @@ pub struct OpenBlas {
     dgemm: Gemm<f64>,
     set_threads: unsafe extern "C" fn(c_int),
     threads: unsafe extern "C" fn() -> c_int,
-    openmp: bool,
+    parallel: c_int,
     config: String,
     core: String,
     file: String,
@@ -120,7 +125,7 @@ impl OpenBlas {
                 dgemm: opened.get(&named("cblas_dgemm"))?,
                 set_threads: opened.get(&named("openblas_set_num_threads"))?,
                 threads: opened.get(&named("openblas_get_num_threads"))?,
-                openmp: parallel() == OPENMP,
+                parallel: parallel(),
                 config: config.trim().to_owned(),
                 core,
                 file: opened.file.clone(),
@@ -160,12 +165,19 @@ impl OpenBlas {
         &self.file
     }
 
+    /// Whether several threads may ask for products at once. A build without threads of its own need not have locks around its buffers,
+    /// and does not say whether it has.
+    pub fn is_shareable(&self) -> bool {
+        self.parallel != SEQUENTIAL
+    }
+
     /// Sets how many threads every later product may use, in the whole process; in a build with OpenMP those that this thread
     /// asks for.
     pub fn set_threads(&self, threads: usize) -> Result<(), CallError> {
         let count = thread_count(threads)?;
         // Asking costs less than setting anew.
-        if self.openmp || self.threads() != threads {
+        if self.parallel == OPENMP || self.threads() != threads {
+            let _alone = SETTING.lock().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: any positive count is legal; the library bounds it by the number it was built for.
             unsafe { (self.set_threads)(count) };
         }

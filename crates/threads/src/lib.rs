@@ -344,13 +344,14 @@ mod tests {
             drop(gate.lock().unwrap());
         })
         .unwrap();
-        assert!(meet(&come, 2));
+        let has_begun = meet(&come, 2);
         let mine = AtomicUsize::new(0);
         crew.share(5, &|_| {
             mine.fetch_add(1, Ordering::Relaxed);
         });
-        assert_eq!(mine.into_inner(), 5);
         drop(hold);
+        assert!(has_begun);
+        assert_eq!(mine.into_inner(), 5);
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub struct Calibration {
     /// what sharing a call among threads costs and no ceiling. Empty in calibrations from before it was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handed_over: Vec<Bandwidth>,
-    /// Cost of handing empty work to a thread pool and waiting for it, by thread count.
+    /// What it takes until sleeping threads and their caller all run and have ended, by thread count.
     pub fork_joins: Vec<ForkJoin>,
     /// Cost of reading the clock once.
     pub timer: Measured<Nanos>,

@@ -171,7 +171,7 @@ impl<T: Real> Kernel for DirectKernel<T> {
     }
 
     fn sharing(&self, workload: &Workload, _setting: &Setting) -> Sharing {
-        // A row is one thread's.
+        // As many rows as a vector has lanes are one thread's.
         problem(workload).map_or_else(Sharing::default, |(_, rows, _)| {
             Sharing::parts(rows.div_ceil(LANES) as u64)
         })

@@ -168,10 +168,10 @@ impl<T: Real> Plan<T> {
             // and the rectangles of different cells do not meet.
             unsafe { self.rectangle(&a, &b, &target, rows, columns, space_a, space_b) };
         };
-        #[cfg(test)]
-        crate::pool::trace::note(self.threads, cells);
         let share = scratch.len() / cells;
         let crew = if cells > 1 { crew(self.threads) } else { None };
+        #[cfg(test)]
+        crate::pool::trace::note(self.threads, if crew.is_some() { cells } else { 1 });
         match crew {
             Some(crew) => {
                 let scratch = Start::new(scratch.as_mut_ptr());

@@ -1,4 +1,4 @@
-//! The products of the crates `gemm` and `matrixmultiply`.
+//! Products of libraries: of the crates `gemm` and `matrixmultiply`, and of OpenBLAS (`openblas.rs`).
 //!
 //! They run on one thread here; threads share out the result, cut so that each reads as little of both sides as possible. They
 //! take memory for packing by themselves: `gemm` keeps it, `matrixmultiply` asks for it on every call.
@@ -177,7 +177,7 @@ fn stretch(side: usize, number: usize, parts: usize) -> Range<usize> {
 /// A product whose parts are computed by several threads.
 struct Shared<T>(Product<T>);
 
-// SAFETY: threads read `a` and `b`, and each writes its own rows or columns of `c`.
+// SAFETY: threads read `a` and `b`, and each writes its own rectangles of `c`.
 unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 
 impl<T> Shared<T> {

@@ -25,9 +25,9 @@ fn library() -> Option<&'static OpenBlas> {
     LIBRARY.get_or_init(|| OpenBlas::load().ok()).as_ref()
 }
 
-/// The kernels; none where the library is not installed.
+/// The kernels; none where the library is not installed, or may not be called by several threads.
 pub(super) fn kernels() -> Result<Vec<Arc<dyn HostKernel>>, InvalidKernelId> {
-    Ok(match library() {
+    Ok(match library().filter(|blas| blas.is_shareable()) {
         None => Vec::new(),
         Some(_) => vec![
             Arc::new(Blas::<f32>::new(sgemm)?),
@@ -102,17 +102,22 @@ impl<T: Element> HostKernel for Blas<T> {
 
 /// A contiguous matrix of so many rows and columns, or a part of one, as OpenBLAS is told of it.
 fn operand<T>((first, row, column): Matrix<*const T>, rows: usize, columns: usize) -> Operand<T> {
-    let transposed = column != 1;
-    let (lead, least) = if transposed {
-        (column, rows)
-    } else {
-        (row, columns)
-    };
+    let transposed = column != 1 && columns > 1;
     Operand {
         first,
-        // Where there is one row only, its stride says nothing.
-        lead: lead.max(least as isize) as c_int,
+        lead: match transposed {
+            true => lead(column, columns, rows),
+            false => lead(row, rows, columns),
+        },
         transposed,
+    }
+}
+
+/// From one of so many rows to the next, each of a length. Where there is one only, its stride says nothing.
+fn lead(stride: isize, rows: usize, length: usize) -> c_int {
+    match rows {
+        0 | 1 => length as c_int,
+        _ => stride as c_int,
     }
 }
 
@@ -127,7 +132,7 @@ macro_rules! product {
             };
             let (a, b) = (operand(part.a, m, k), operand(part.b, k, n));
             let (first, row, _) = part.c;
-            let c = (first, row.max(n as isize) as c_int);
+            let c = (first, lead(row, m, n));
             // One is a legal number of threads: there is no error to pass on.
             let _ = blas.set_threads(1);
             // SAFETY: as the caller promises; whole operands are contiguous.

@@ -287,8 +287,10 @@ impl Kernel for SortKernel {
         }
         let rounds = merge::rounds(len, threads);
         let passes = (workload.dtype().size() * 8) as f64 / f64::from(DIGIT);
+        // Row after row.
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
         Sharing::default()
-            .forked(1 + rounds)
+            .forked((1 + rounds).saturating_mul(rows))
             .with_extra(f64::from(rounds) * MERGE_PASSES / passes)
     }
 }

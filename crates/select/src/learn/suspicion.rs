@@ -87,7 +87,7 @@ impl Learned {
             (track.tally, track.lately) = (retry.before, retry.lately);
             track.lately.fade(at_ns);
             track.retry = None;
-            (track.slower, track.faster) = Default::default();
+            self.forget_signs_of(number);
             events.push(Event::Changed {
                 candidate: number,
                 factor: (then - now).exp(),
@@ -167,8 +167,8 @@ impl Learned {
                 true => track.faster.before,
                 false => since,
             };
-            (track.slower, track.faster) = Default::default();
             track.retry = None;
+            self.forget_signs_of(number);
             self.machine -= machines;
             if crowds > 0.0 {
                 let factor = (-crowds).exp();
@@ -243,7 +243,7 @@ impl Learned {
             self.caution.learn(0.0, 1.0);
             let track = &mut self.tracks[suspect.candidate];
             track.tally = track.slower.before;
-            (track.slower, track.faster) = Default::default();
+            self.forget_signs_of(suspect.candidate);
             return;
         }
         match (is_alike, too) {
@@ -317,6 +317,18 @@ impl Learned {
         for track in explained {
             (track.slower, track.faster) = Default::default();
         }
+        let still = |suspect: &Suspect| {
+            let suspected = self.tracks[suspect.candidate].facts.threads;
+            threads.is_some_and(|threads| threads != suspected)
+        };
+        self.suspect = self.suspect.filter(still);
+    }
+
+    /// What pointed to a change of this candidate is explained.
+    fn forget_signs_of(&mut self, number: usize) {
+        let track = &mut self.tracks[number];
+        (track.slower, track.faster) = Default::default();
+        self.suspect = (self.suspect).filter(|suspect| suspect.candidate != number);
     }
 
     /// Takes what a candidate did lately for what it does from now on.
@@ -325,13 +337,17 @@ impl Learned {
         let track = &mut self.tracks[number];
         let factor = track.slower.by().exp();
         let since = track.slower.since();
+        // One that was slow already and became slower still: what it was before that is what it may be again.
+        let was = track.retry.map(|retry| (retry.before, retry.lately));
+        let latest = (track.slower.before, std::mem::take(&mut track.lately));
+        let (before, lately) = was.unwrap_or(latest);
         track.retry = Some(Retry {
-            before: track.slower.before,
-            lately: std::mem::take(&mut track.lately),
+            before,
+            lately,
             wait: Wait::new(at_ns, &stakes),
         });
         track.tally = since;
-        (track.slower, track.faster) = Default::default();
+        self.forget_signs_of(number);
         events.push(Event::Changed {
             candidate: number,
             factor,
@@ -340,13 +356,13 @@ impl Learned {
 
     /// Who tells whether a candidate became slow by itself: the best of those with as many threads, which the same things slow; or
     /// of those with another number. It must have been measured, and not be slow by itself.
-    fn witness(&self, suspect: usize, alike: bool) -> Option<usize> {
+    fn witness(&self, suspect: usize, same_threads: bool) -> Option<usize> {
         let threads = self.tracks[suspect].facts.threads;
         let fits = |i: &usize| {
             let track = &self.tracks[*i];
             let is_known = track.tally.mean().is_some() && track.retry.is_none();
             let is_open = *i != suspect && !track.barred;
-            is_open && is_known && (track.facts.threads == threads) == alike
+            is_open && is_known && (track.facts.threads == threads) == same_threads
         };
         let beliefs = self.each_belief();
         let fit = (0..self.tracks.len()).filter(fits);

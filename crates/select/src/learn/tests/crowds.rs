@@ -195,3 +195,21 @@ fn a_small_one_leaves_nothing_behind() {
     assert!(program.learned.crowds.is_empty());
     assert_eq!(program.serves(), 0);
 }
+
+/// All that pointed to a further change is explained when a slowness is over: nothing known is lost with it.
+#[test]
+fn a_suspicion_ends_with_the_slowness_it_came_from() {
+    let mut program = known();
+    program.told_until_believed(0, &slowed(1.3));
+    assert_eq!(program.serves(), 0);
+    program.told_until_suspected(0, 2.6e6);
+    let witness = program.learned.suspect.unwrap().witness;
+    // Its call falls into a gap of the load.
+    program.told(witness, TIMES[witness]);
+    assert!(program.learned.suspect.is_none() && program.learned.crowds.is_empty());
+    for time in [TIMES[0], 2.6e6] {
+        program.told(0, time);
+        let believed = program.learned.beliefs()[0].mean.exp();
+        assert!((0.9e6..1.3e6).contains(&believed), "{believed}");
+    }
+}

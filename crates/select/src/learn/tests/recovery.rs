@@ -224,6 +224,19 @@ fn who_is_too_dear_to_be_asked_lets_the_next_pass() {
     assert_eq!(asked(&program), Some(1));
 }
 
+/// Slow, slower still, and what it was: what was known before counts again.
+#[test]
+fn what_became_slow_twice_is_what_it_was_before_the_first_time() {
+    let mut program = Program::new(Policy::Bandit, &[(1e6, 1e6)]);
+    program.told_often(50, 0, 1e6);
+    for time in [2e6, 4e6] {
+        let event = program.told_until_changed(0, time);
+        assert!(matches!(event, Event::Changed { factor, .. } if factor > 1.9));
+    }
+    program.told_until_changed(0, 1e6);
+    assert!(program.learned.tally(0).unwrap().weight() > 45.0);
+}
+
 /// What is asked about costs more than there is at the moment: nobody else uses up what is saved for it.
 #[test]
 fn what_asking_costs_is_saved_for() {
