@@ -313,6 +313,7 @@ const WRONG: &str = "\
     const char *openblas_get_config(void) { return \"OpenBLAS 0.3.99\"; }
     const char *openblas_get_corename(void) { return \"Wrong\"; }
     int openblas_get_num_threads(void) { return 1; }
+    int openblas_get_parallel(void) { return 1; }
     void openblas_set_num_threads(int n) { }
     void cblas_sgemm(void) { }
     void cblas_dgemm(void) { }";
