@@ -503,12 +503,11 @@ fn parts_are_computed_by_the_threads_asked_for() {
         if threads == 1 {
             assert_eq!(names, BTreeSet::from([here.clone()]));
         } else {
-            assert!(
-                names
-                    .iter()
-                    .flatten()
-                    .all(|name| name.starts_with("kernelwise-"))
-            );
+            // The caller works, too, and may be done before the other comes.
+            let is_one = |name: &Option<String>| {
+                *name == here || name.as_ref().is_some_and(|name| name == "kernelwise-1")
+            };
+            assert!(names.iter().all(is_one), "{names:?}");
         }
         assert_eq!(output, [2.0; 16]);
     }
