@@ -1,6 +1,7 @@
 //! When a candidate counts as changed, and when what became slow is asked again.
 
 use super::lately::Lately;
+use super::trials::CALLS_OF_A_TRIAL;
 use crate::belief::Tally;
 
 /// A change of this many standard deviations counts in full; less is taken for noise.
@@ -67,8 +68,6 @@ pub(super) struct Stakes {
     /// Of what became slow: as it is, and as it was.
     pub(super) slow: f64,
     pub(super) was: f64,
-    /// Calls that asking takes.
-    pub(super) calls: f64,
 }
 
 impl Wait {
@@ -96,7 +95,7 @@ impl Wait {
     pub(super) fn put_off(&mut self, at_ns: u64, stakes: &Stakes) {
         let fewest = FEWEST_CALLS * stakes.serving;
         let lasted = self.lasted_ns(at_ns) + fewest;
-        let excess = stakes.calls * (stakes.slow - stakes.serving).max(0.0);
+        let excess = CALLS_OF_A_TRIAL * (stakes.slow - stakes.serving).max(0.0);
         let rate = 1.0 - stakes.was / stakes.serving;
         let wait = match rate > 0.0 {
             true => (2.0 * excess * lasted / rate).sqrt(),

@@ -113,7 +113,6 @@ impl Learned {
             serving: serving.unwrap_or(slow),
             slow,
             was: slow * (-by).exp(),
-            calls: CALLS_OF_A_TRIAL,
         }
     }
 
