@@ -66,8 +66,7 @@ pub(crate) fn crew(threads: usize) -> Option<&'static Crew> {
         return None;
     }
     let slot = CREWS.get(threads)?;
-    slot.get_or_init(|| Crew::new(threads, |_| {}).ok())
-        .as_ref()
+    slot.get_or_init(|| Crew::new(threads).ok()).as_ref()
 }
 
 /// Calls `body` on pieces of `0..items`, on so many threads. Pieces begin at multiples of `grain` and do not

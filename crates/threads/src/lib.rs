@@ -10,11 +10,13 @@
 //!   because another program has it, takes none, and the call ends without it.
 //! - **Helpers sleep soon.** For some microseconds they look out for the next call, then they leave the processor to whoever
 //!   computes next.
+//! - **Helpers run beside their caller, not behind it**, and one whose processor was taken away goes on on the caller's, which has to
+//!   wait for it anyway (on Linux; `place.rs` says how, and what it is worth).
 //!
 //! ```
 //! use std::sync::atomic::{AtomicUsize, Ordering};
 //!
-//! let crew = kernelwise_threads::Crew::new(2, |_| {})?;
+//! let crew = kernelwise_threads::Crew::new(2)?;
 //! let sum = AtomicUsize::new(0);
 //! crew.share(10, &|piece| {
 //!     sum.fetch_add(piece, Ordering::Relaxed);
@@ -26,18 +28,28 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+use self::place::{MOST, Place};
+
+#[cfg_attr(not(target_os = "linux"), path = "place_anywhere.rs")]
+mod place;
 
 /// How often a thread looks before it goes to sleep: 10 to 30 µs by processor, about as long as waking one takes.
 const LOOKS: u32 = 500;
+
+/// How long a caller sleeps before it looks again whether those it waits for run.
+const NAP: Duration = Duration::from_micros(500);
 
 /// A caller and its helpers.
 #[derive(Debug)]
 pub struct Crew {
     shared: Arc<Shared>,
     helpers: Vec<JoinHandle<()>>,
+    place: Place,
 }
 
 #[derive(Debug)]
@@ -51,8 +63,9 @@ struct Shared {
     done: Condvar,
     /// The number of the newest job, for helpers that are not asleep yet.
     newest: AtomicU64,
-    /// Helpers that work on the job.
+    /// Helpers that work on the job, and for each whether it is one of them.
     inside: AtomicUsize,
+    works: Box<[AtomicBool]>,
 }
 
 /// Where helpers find their work.
@@ -99,9 +112,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Crew {
-    /// A crew of so many threads, the caller being one of them; `begin` is run first by each of the others, which are numbered from
-    /// one. Fewer than two threads are the caller alone.
-    pub fn new(
+    /// A crew of so many threads, the caller being one of them. Fewer than two threads are the caller alone.
+    pub fn new(threads: usize) -> std::io::Result<Self> {
+        Self::beginning(threads, |_| {})
+    }
+
+    /// The same; `begin` is run first by each of the others, which are numbered from one.
+    fn beginning(
         threads: usize,
         begin: impl Fn(usize) + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
@@ -117,11 +134,13 @@ impl Crew {
             done: Condvar::new(),
             newest: AtomicU64::new(0),
             inside: AtomicUsize::new(0),
+            works: (1..threads).map(|_| AtomicBool::new(false)).collect(),
         });
         let begin = Arc::new(begin);
         let mut crew = Self {
             shared,
             helpers: Vec::new(),
+            place: Place::of(threads.saturating_sub(1)),
         };
         for number in 1..threads {
             let (shared, begin) = (Arc::clone(&crew.shared), Arc::clone(&begin));
@@ -129,7 +148,7 @@ impl Crew {
                 .name(format!("kernelwise-{number}"))
                 .spawn(move || {
                     begin(number);
-                    shared.help();
+                    shared.help(number - 1);
                 })?;
             crew.helpers.push(helper);
         }
@@ -160,7 +179,8 @@ impl Crew {
             next: AtomicUsize::new(0),
             panic: Mutex::new(None),
         };
-        let under_way = self.shared.post(&job);
+        self.place.keep_off_caller(&self.helpers);
+        let under_way = self.post(&job);
         job.work();
         drop(under_way);
         drop(turn);
@@ -168,6 +188,21 @@ impl Crew {
         if let Some(panic) = panic.unwrap_or_else(PoisonError::into_inner) {
             resume_unwind(panic);
         }
+    }
+
+    /// Offers a job to the helpers, until the answer is dropped.
+    fn post<'a>(&'a self, job: &'a Job<'_>) -> UnderWay<'a> {
+        let shared = &self.shared;
+        let mut post = lock(&shared.post);
+        post.number += 1;
+        post.job = Some(Posted(std::ptr::from_ref(job).cast()));
+        shared.newest.store(post.number, Ordering::Relaxed);
+        let wanted = job.pieces.saturating_sub(1).min(post.asleep);
+        drop(post);
+        for _ in 0..wanted {
+            shared.posted.notify_one();
+        }
+        UnderWay(self)
     }
 }
 
@@ -184,24 +219,11 @@ impl Drop for Crew {
 }
 
 impl Shared {
-    /// Offers a job to the helpers, until the answer is dropped.
-    fn post<'a>(&'a self, job: &'a Job<'_>) -> UnderWay<'a> {
-        let mut post = lock(&self.post);
-        post.number += 1;
-        post.job = Some(Posted(std::ptr::from_ref(job).cast()));
-        self.newest.store(post.number, Ordering::Relaxed);
-        let wanted = job.pieces.saturating_sub(1).min(post.asleep);
-        drop(post);
-        for _ in 0..wanted {
-            self.posted.notify_one();
-        }
-        UnderWay(self)
-    }
-
-    /// What a helper does all its life.
-    fn help(&self) {
+    /// What a helper of this place does all its life.
+    fn help(&self, place: usize) {
         let mut seen = 0;
         while let Some(Posted(job)) = self.next_job(&mut seen) {
+            self.works[place].store(true, Ordering::Relaxed);
             // SAFETY: `next_job` counted this thread as inside while the job was on the post; the caller takes it down and then
             // waits until nobody is inside before the job goes away.
             let job = unsafe { &*job };
@@ -210,6 +232,7 @@ impl Shared {
                 job.next.store(job.pieces, Ordering::Relaxed);
                 *lock(&job.panic) = Some(panic);
             }
+            self.works[place].store(false, Ordering::Relaxed);
             // From here on the job may be gone.
             if self.inside.fetch_sub(1, Ordering::Release) == 1 {
                 // Who waits does so under this lock, so it hears.
@@ -250,26 +273,81 @@ impl Shared {
 }
 
 /// A job is on the post. When this goes, also because a body panicked, no helper knows it any more.
-struct UnderWay<'a>(&'a Shared);
+struct UnderWay<'a>(&'a Crew);
+
+impl UnderWay<'_> {
+    fn is_done(&self) -> bool {
+        self.0.shared.inside.load(Ordering::Acquire) == 0
+    }
+
+    /// Looks for some microseconds whether all are done.
+    fn looks_done(&self) -> bool {
+        (0..LOOKS).any(|_| {
+            std::hint::spin_loop();
+            self.is_done()
+        })
+    }
+
+    /// The processor time that each helper has had; `None` of those who do not work or cannot be asked.
+    fn clocks(&self) -> [Option<i64>; MOST] {
+        let Crew {
+            shared,
+            helpers,
+            place,
+        } = self.0;
+        let mut clocks = [None; MOST];
+        for (clock, (works, helper)) in clocks.iter_mut().zip(shared.works.iter().zip(helpers)) {
+            let works = works.load(Ordering::Relaxed);
+            *clock = works.then(|| place.has_run_ns(helper)).flatten();
+        }
+        clocks
+    }
+
+    /// Brings those here who had no processor since; the others are left alone. Tells whether anybody was brought.
+    fn bring_the_stopped(&self, since: &[Option<i64>; MOST]) -> bool {
+        let now = self.clocks();
+        let stopped = since.iter().zip(&now).zip(&self.0.helpers);
+        let stopped = stopped.filter(|((then, now), _)| then.is_some() && then == now);
+        let mut brought = false;
+        for (_, helper) in stopped {
+            self.0.place.bring_here(helper);
+            brought = true;
+        }
+        brought
+    }
+
+    /// Waits for those who are inside, the job having been taken down.
+    fn wait(&self) {
+        if self.looks_done() {
+            return;
+        }
+        let mut clocks = self.clocks();
+        if self.looks_done() {
+            return;
+        }
+        let mut brought = self.bring_the_stopped(&clocks);
+        let shared = &self.0.shared;
+        let mut post = lock(&shared.post);
+        while !self.is_done() {
+            clocks = self.clocks();
+            let waited = shared.done.wait_timeout(post, NAP);
+            let timeout;
+            (post, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            if timeout.timed_out() && !self.is_done() {
+                brought |= self.bring_the_stopped(&clocks);
+            }
+        }
+        drop(post);
+        if brought {
+            self.0.place.keep_off_caller(&self.0.helpers);
+        }
+    }
+}
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        let Self(shared) = self;
-        lock(&shared.post).job = None;
-        let is_done = || shared.inside.load(Ordering::Acquire) == 0;
-        for _ in 0..LOOKS {
-            if is_done() {
-                return;
-            }
-            std::hint::spin_loop();
-        }
-        let mut post = lock(&shared.post);
-        while !is_done() {
-            post = shared
-                .done
-                .wait(post)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        lock(&self.0.shared.post).job = None;
+        self.wait();
     }
 }
 
@@ -296,7 +374,7 @@ mod tests {
     #[test]
     fn every_piece_is_done_once_however_often_and_by_how_many() {
         for threads in [1, 2, 3, 8] {
-            let crew = Crew::new(threads, |_| {}).unwrap();
+            let crew = Crew::new(threads).unwrap();
             assert_eq!(crew.threads(), threads);
             for round in 0..2_000 {
                 let pieces = round % 17;
@@ -315,7 +393,7 @@ mod tests {
         for threads in [2, 4] {
             let numbers = Arc::new(Mutex::new(HashSet::new()));
             let begun = Arc::clone(&numbers);
-            let crew = Crew::new(threads, move |number| {
+            let crew = Crew::beginning(threads, move |number| {
                 begun.lock().unwrap().insert(number);
             })
             .unwrap();
@@ -339,7 +417,7 @@ mod tests {
         let (held, come) = (Arc::new(Mutex::new(())), Arc::new(AtomicUsize::new(0)));
         let (gate, comes) = (Arc::clone(&held), Arc::clone(&come));
         let hold = held.lock().unwrap();
-        let crew = Crew::new(2, move |_| {
+        let crew = Crew::beginning(2, move |_| {
             comes.fetch_add(1, Ordering::SeqCst);
             drop(gate.lock().unwrap());
         })
@@ -356,7 +434,7 @@ mod tests {
 
     #[test]
     fn whoever_calls_meanwhile_or_from_within_works_alone() {
-        let crew = Crew::new(2, |_| {}).unwrap();
+        let crew = Crew::new(2).unwrap();
         let (come, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         crew.share(2, &|_| {
             assert!(meet(&come, 2));
@@ -385,7 +463,7 @@ mod tests {
     /// On the caller's thread or on a helper's: the caller hears of it, after all others have ended, and the crew goes on.
     #[test]
     fn a_panic_reaches_the_caller_and_harms_nobody() {
-        let crew = Crew::new(2, |_| {}).unwrap();
+        let crew = Crew::new(2).unwrap();
         let here = thread_name();
         for helper in [false, true] {
             for _ in 0..50 {

@@ -287,7 +287,7 @@ fn plan<'a>(
         }
     }
     for &threads in &counts {
-        match ForkJoinStep::new(threads, bench.crew.cpus()) {
+        match ForkJoinStep::new(threads) {
             Ok(step) => steps.push(Box::new(step)),
             Err(error) => skipped.push(format!("fork-join, {}: {error}", threads_text(threads))),
         }

@@ -30,18 +30,11 @@ pub(super) struct ForkJoinStep {
 }
 
 impl ForkJoinStep {
-    /// Starts the helpers, bound to processors like the caller: left to themselves they lie on the caller's processor in one run
-    /// and on others in the next, and the figure follows them.
-    pub(super) fn new(threads: u32, cpus: &[u32]) -> std::io::Result<Self> {
-        let cpus = cpus.to_vec();
-        let helpers = Helpers::new(threads as usize, move |index| {
-            let pinned = cpus.get(index).map(|cpu| pin::current_thread_to(*cpu));
-            // The binding lasts as long as the thread.
-            std::mem::forget(pinned);
-        })?;
+    /// Starts the helpers, which run where those of kernels do.
+    pub(super) fn new(threads: u32) -> std::io::Result<Self> {
         Ok(Self {
             threads,
-            helpers,
+            helpers: Helpers::new(threads as usize)?,
             samples: Vec::new(),
         })
     }
