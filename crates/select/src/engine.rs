@@ -15,7 +15,7 @@ mod sync;
 mod table;
 mod word;
 
-pub(crate) use cases::{Engine, Listener, NewCase};
+pub(crate) use cases::{Engine, Listener, NewCase, TakenIn};
 pub(crate) use seat::{Case, Pick, Seat};
 pub(crate) use sync::lock;
 

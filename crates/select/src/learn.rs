@@ -53,8 +53,10 @@ pub struct Rules {
 
 /// Samples a kernel must have before its changes are noticed.
 const SETTLED: f64 = 3.0;
-/// Share of a call's time that timing it may take on average.
+/// Share of a call's time that timing it and learning from it may take on average.
 const TIMING_SHARE: f64 = 0.01;
+/// What learning from a sample takes, on whatever processor, in nanoseconds.
+const LEARNING_NS: f64 = 1_000.0;
 /// At least one call in so many is timed: what is seldom looked at changes unnoticed.
 pub(crate) const LONGEST_PERIOD: u32 = 8;
 
@@ -106,6 +108,14 @@ struct Track {
     barred: bool,
     /// If it became slower: when it is asked whether it still is.
     retry: Option<Retry>,
+}
+
+impl Track {
+    /// Lets time pass.
+    fn fade(&mut self, now_ns: u64, rules: &Rules) {
+        self.tally.fade(now_ns, rules.half_life_ns);
+        self.lately.fade(now_ns);
+    }
 }
 
 /// A call that was timed.
@@ -307,12 +317,11 @@ impl Learned {
         let Some(Choice { serves, .. }) = self.choice else {
             return 1;
         };
-        let track = &self.tracks[serves];
-        let settled = track.tally.weight() >= SETTLED && track.slower.sum == 0.0;
-        if !settled || self.suspect.is_some() || self.trial.is_some() {
+        if self.is_open() || self.tracks[serves].slower.sum > 0.0 {
             return 1;
         }
-        let calls = rules.timing_ns / (TIMING_SHARE * self.now(serves).mean.exp());
+        let costs_ns = rules.timing_ns + LEARNING_NS;
+        let calls = costs_ns / (TIMING_SHARE * self.now(serves).mean.exp());
         // A power of two, so that callers need no division.
         (calls.clamp(1.0, f64::from(LONGEST_PERIOD)) as u32).next_power_of_two()
     }
@@ -336,6 +345,19 @@ impl Learned {
         ledger: &mut Ledger,
         random: &mut impl Rng,
     ) -> Vec<Event> {
+        let mut events = self.note(sample, rules, ledger);
+        events.extend(self.conclude(sample.at_ns, rules, ledger, random));
+        events
+    }
+
+    /// Takes a sample, and says whether something changed. Who serves and who is tried stays as it is until
+    /// [`Learned::conclude`], which takes ten times as long: of many samples that come at once, all are noted and one conclusion is drawn.
+    pub(crate) fn note(
+        &mut self,
+        sample: &Sample,
+        rules: &Rules,
+        ledger: &mut Ledger,
+    ) -> Vec<Event> {
         let mut events = Vec::new();
         let number = sample.candidate;
         if number >= self.tracks.len() || !sample.time_ns.is_finite() || sample.time_ns < 0.0 {
@@ -344,8 +366,8 @@ impl Learned {
         // A reading of zero means shorter than the clock's tick.
         let time_ns = sample.time_ns.max(0.01);
         let y = time_ns.ln();
-        let before = self.choice.map(|choice| choice.serves);
-        match (sample.trial, before) {
+        let serves = self.choice.map(|choice| choice.serves);
+        match (sample.trial, serves) {
             (Some(_), Some(serves)) => {
                 // Waits are charged as they come on the average, like those of who serves: a single one of milliseconds would
                 // use up a budget for seconds.
@@ -360,10 +382,7 @@ impl Learned {
             }
             _ => ledger.serve(time_ns * f64::from(sample.calls)),
         }
-        for track in &mut self.tracks {
-            track.tally.fade(sample.at_ns, rules.half_life_ns);
-            track.lately.fade(sample.at_ns);
-        }
+        self.tracks[number].fade(sample.at_ns, rules);
         self.caution.fade();
         self.waiting += 1;
         if let Some(trial) = self.trial {
@@ -399,27 +418,37 @@ impl Learned {
         if let Some(suspect) = suspect
             && asked != Some(suspect.witness)
             // Who serves tells unasked.
-            && before != Some(suspect.witness)
+            && serves != Some(suspect.witness)
             && !self.ask(suspect.witness, true, rules, ledger)
         {
             // Asking would cost too much: believe what is seen.
             self.suspect = None;
             self.convict(&suspect, sample.at_ns, &mut events);
         }
+        events
+    }
+
+    /// Decides anew who serves and who is tried, on all that was noted, at this time of the clock.
+    pub(crate) fn conclude(
+        &mut self,
+        at_ns: u64,
+        rules: &Rules,
+        ledger: &mut Ledger,
+        random: &mut impl Rng,
+    ) -> Option<Event> {
+        for track in &mut self.tracks {
+            track.fade(at_ns, rules);
+        }
+        let before = self.choice.map(|choice| choice.serves);
         let beliefs = self.each_belief();
         self.decide_by(&beliefs, rules);
         let after = self.choice.map(|choice| choice.serves);
         // Who was to tell unasked serves no more.
         let is_lost = |suspect: &Suspect| self.trial.is_none() && after != Some(suspect.witness);
         self.suspect = self.suspect.filter(|suspect| !is_lost(suspect));
-        if let (Some(from), Some(to)) = (before, after)
-            && from != to
-        {
-            events.push(Event::Switched { from, to });
-        }
         if self.trial.is_none()
             && self.suspect.is_none()
-            && !self.ask_again(sample.at_ns, rules, ledger)
+            && !self.ask_again(at_ns, rules, ledger)
             && let Some(candidate) = self.next_trial(&beliefs, rules, random)
         {
             let free = matches!(rules.policy, Policy::Exhaustive { .. });
@@ -432,7 +461,19 @@ impl Learned {
             };
             self.ask(candidate, false, &rules, ledger);
         }
-        events
+        let (from, to) = before.zip(after)?;
+        (from != to).then_some(Event::Switched { from, to })
+    }
+
+    /// Whether the next samples should not have to wait: somebody is being tried or suspected, or little is known of who serves.
+    pub(crate) fn is_open(&self) -> bool {
+        self.trial.is_some() || self.suspect.is_some() || !self.is_settled()
+    }
+
+    /// Whether enough is known of who serves.
+    fn is_settled(&self) -> bool {
+        self.choice
+            .is_some_and(|choice| self.tracks[choice.serves].tally.weight() >= SETTLED)
     }
 
     fn contenders(&self, beliefs: &[Belief]) -> Vec<Contender> {

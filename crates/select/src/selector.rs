@@ -651,7 +651,7 @@ impl Shared {
             if !self.engine.is_behind() {
                 break;
             }
-            match self.engine.take_in() {
+            match self.engine.take_in().samples {
                 // Another thread is at it.
                 0 => std::thread::yield_now(),
                 taken => all += taken,

@@ -513,9 +513,9 @@ fn a_variant_may_use_the_operation_it_belongs_to() {
         selector.settle();
     }
     let chosen = |length: usize| sorting.explain(&unsorted(length)).unwrap().chosen.variant;
-    // 512² is far more than splitting costs; 8² is less, and was learned in calls within calls.
+    // 512² is far more than splitting costs; 16² is less, and was learned in calls within calls.
     assert_eq!(
-        (chosen(512), chosen(8)),
+        (chosen(512), chosen(16)),
         ("merge".into(), "insertion".into())
     );
     itself

@@ -724,7 +724,7 @@ fn counters_tell_what_was_learned_without_naming_shapes() {
     assert_eq!(told["kernelwise_trials_total"], statistics.trials);
     let served = told["kernelwise_served_nanoseconds_total"] as f64;
     assert!((served / statistics.served_ns - 1.0).abs() < 0.01);
-    assert!(told["kernelwise_samples_total"] >= 50 && told["kernelwise_switches_total"] >= 1);
+    assert!(told["kernelwise_samples_total"] >= 15 && told["kernelwise_switches_total"] >= 1);
     let failed = format!("kernelwise_quarantines_total kernel={}", NAMES[1]);
     assert_eq!(told[&failed], 1);
     assert!(told.keys().all(|name| !name.contains("f32 4")));

@@ -100,6 +100,23 @@ struct Report {
     sample: Sample,
 }
 
+/// What was learned from at one time.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct TakenIn {
+    pub(crate) samples: usize,
+    /// Whether a case is among them whose next samples should not have to wait.
+    pub(crate) open: bool,
+}
+
+/// A case of which something was noted, and no conclusion drawn yet.
+struct Touched {
+    case: Arc<Case>,
+    /// The trial that was asked for before.
+    asked: Option<u16>,
+    /// The time of the latest sample.
+    at_ns: u64,
+}
+
 /// How a seat was taken.
 enum Sat {
     /// It is in the table.
@@ -502,29 +519,30 @@ impl Engine {
         self.publish(case, &learned, asked);
     }
 
-    /// Learns about the cases that samples wait of, unless another thread is at it. Returns how many samples it took.
-    pub(crate) fn take_in(&self) -> usize {
+    /// Learns about the cases that samples wait of, unless another thread is at it.
+    pub(crate) fn take_in(&self) -> TakenIn {
         let mut learning = match self.learning.try_lock() {
             Ok(learning) => learning,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return 0,
+            Err(TryLockError::WouldBlock) => return TakenIn::default(),
         };
         let before = learning.ledger;
-        let (mut taken, mut news, mut noticed) = (0, Vec::new(), Vec::new());
+        let (mut taken, mut news, mut noticed) = (TakenIn::default(), Vec::new(), Vec::new());
         let mut heard = Vec::new();
+        // In the order of their first samples, with where each stands.
+        let (mut touched, mut places) = (Vec::<Touched>::new(), HashMap::new());
         // Those that come in meanwhile are for the next time.
         for _ in 0..QUEUE {
             let Some(Report { case, sample }) = self.queue.pop() else {
                 break;
             };
-            taken += 1;
+            taken.samples += 1;
             let Learning {
                 ledger,
-                random,
-                events,
                 watch,
                 noticed: kept,
                 watched_ns,
+                ..
             } = &mut *learning;
             let mut learned = lock(&case.learned);
             let is_time = watched_ns.is_none_or(|last| sample.at_ns >= last + WATCH_EVERY_NS);
@@ -538,8 +556,17 @@ impl Engine {
                     noticed.push((case.name.clone(), event));
                 }
             }
-            let asked = learned.trial();
-            let events_of_it = learned.learn(&sample, &self.rules, ledger, random);
+            let asked = learned.trial().map(|trial| trial.serial);
+            let place = *places.entry(case.serial()).or_insert_with(|| {
+                let case = Arc::clone(&case);
+                let at_ns = sample.at_ns;
+                touched.push(Touched { case, asked, at_ns });
+                touched.len() - 1
+            });
+            touched[place].at_ns = touched[place].at_ns.max(sample.at_ns);
+            for event in learned.note(&sample, &self.rules, ledger) {
+                news.push((case.name.clone(), event));
+            }
             // Others of the kind need not hear of every sample, nor this one every time of them.
             let tally = learned.tally(sample.candidate).copied();
             if let (Some(kin), Some(tally)) = (&case.kin, tally)
@@ -553,23 +580,30 @@ impl Engine {
             }
             let is_first = tally.is_some_and(|tally| tally.samples() == 1);
             self.timed.fetch_add(u64::from(is_first), Ordering::Relaxed);
-            self.publish(&case, &learned, asked.map(|trial| trial.serial));
             drop(learned);
             if self.listener.is_some() {
                 heard.push((Arc::clone(&case), sample));
             }
+        }
+        for Touched { case, asked, at_ns } in touched {
+            let Learning { ledger, random, .. } = &mut *learning;
+            let mut learned = lock(&case.learned);
+            let switched = learned.conclude(at_ns, &self.rules, ledger, random);
+            taken.open |= learned.is_open();
+            self.publish(&case, &learned, asked);
+            drop(learned);
+            news.extend(switched.map(|event| (case.name.clone(), event)));
             let now = self.uses.fetch_add(1, Ordering::Relaxed);
             case.used.store(now, Ordering::Relaxed);
-            for event in events_of_it {
-                if matches!(event, Event::Changed { .. }) {
-                    self.changes.fetch_add(1, Ordering::Relaxed);
-                }
-                if events.len() == EVENTS {
-                    events.pop_front();
-                }
-                events.push_back((case.name.clone(), event));
-                news.push((case.name.clone(), event));
+        }
+        for (name, event) in &news {
+            let is_change = matches!(event, Event::Changed { .. });
+            self.changes
+                .fetch_add(u64::from(is_change), Ordering::Relaxed);
+            if learning.events.len() == EVENTS {
+                learning.events.pop_front();
             }
+            learning.events.push_back((name.clone(), *event));
         }
         let served = learning.ledger.served_ns() as u64;
         self.served_ns.store(served, Ordering::Relaxed);
@@ -587,8 +621,8 @@ impl Engine {
         for (case, event) in &noticed {
             tracing::info!(case, time_ns = event.time_ns, what = ?event.what, "noticed");
         }
-        if taken > 0 {
-            tell(taken, &before, &after, &news);
+        if taken.samples > 0 {
+            tell(taken.samples, &before, &after, &news);
         }
         taken
     }

@@ -310,20 +310,20 @@ fn long_calls_are_all_timed_and_short_ones_seldom() {
         program.calls(20);
         program.learned.period(&program.rules)
     };
-    // Timing costs 50 ns, which is one per cent of 5 us.
-    assert_eq!((period(1e6), period(1_300.0), period(10.0)), (1, 4, 8));
+    // Timing and learning cost 1,050 ns, which is one per cent of 105 us.
+    assert_eq!((period(1e6), period(30_000.0), period(10.0)), (1, 4, 8));
 }
 
 /// Something may be about to happen: no call is left out until it is known.
 #[test]
 fn every_call_is_timed_while_a_trial_is_asked_for_or_something_seems_slower() {
-    let mut program = Program::new(Policy::Bandit, &[(1_300.0, 1_300.0)]);
-    program.told_often(20, 0, 1_300.0);
+    let mut program = Program::new(Policy::Bandit, &[(30_000.0, 30_000.0)]);
+    program.told_often(20, 0, 30_000.0);
     assert_eq!(program.learned.period(&program.rules), 4);
-    program.told(0, 2_600.0);
+    program.told(0, 60_000.0);
     assert_eq!(program.learned.period(&program.rules), 1);
-    let mut program = Program::new(Policy::Bandit, &[(1_300.0, 1_300.0), (1_300.0, 1_300.0)]);
-    program.told_often(20, 0, 1_300.0);
+    let mut program = Program::new(Policy::Bandit, &[(30_000.0, 30_000.0), (30_000.0, 30_000.0)]);
+    program.told_often(20, 0, 30_000.0);
     assert!(program.learned.trial().is_some() && program.serves() == 0);
     assert_eq!(program.learned.period(&program.rules), 1);
 }

@@ -16,7 +16,7 @@ use super::assumed::assumed;
 use super::observe::{Observer, listener};
 use super::{Quarantine, Selector, Shared, Turns, most_aligned};
 use crate::budget::{Budget, InvalidBudget};
-use crate::engine::Engine;
+use crate::engine::{Engine, TakenIn};
 use crate::forecast::Forecast;
 use crate::learn::Rules;
 use crate::own::Registry;
@@ -359,9 +359,10 @@ impl Selector {
     }
 }
 
-/// How long the learner rests between two looks at what waits: longer while nothing comes. Whoever finds its queue full learns
-/// from it on the spot.
+/// How long the learner rests between two looks at what waits: longer where nothing is asked about, as its waking takes a processor from whoever
+/// computes on all of them, and while nothing comes. Whoever finds its queue full learns from it on the spot.
 const SHORTEST_REST: Duration = Duration::from_millis(1);
+const USUAL_REST: Duration = Duration::from_millis(4);
 const LONGEST_REST: Duration = Duration::from_millis(64);
 
 fn learner(shared: Arc<Shared>) -> Result<JoinHandle<()>, std::io::Error> {
@@ -372,8 +373,9 @@ fn learner(shared: Arc<Shared>) -> Result<JoinHandle<()>, std::io::Error> {
             shared.engine.study();
             shared.train_beside();
             rest = match taken {
-                0 => (2 * rest).min(LONGEST_REST),
-                _ => SHORTEST_REST,
+                TakenIn { samples: 0, .. } => (2 * rest).min(LONGEST_REST),
+                TakenIn { open: true, .. } => SHORTEST_REST,
+                TakenIn { open: false, .. } => USUAL_REST,
             };
             std::thread::park_timeout(rest);
         }
