@@ -21,6 +21,17 @@ const CLIP: f64 = 2.0;
 /// How much first samples may mislead, in ln t: they find caches empty, pages new and threads asleep. Less with every sample.
 const COLD: f64 = 0.3;
 
+/// What an interruption adds to a call at the most, in nanoseconds: two time slices of another program.
+const INTERRUPTION_NS: f64 = 8e6;
+
+/// How much of what an interruption could have added to first samples, above what was expected, is taken to be in doubt. Less with every
+/// sample.
+const DOUBT: f64 = 0.5;
+
+/// Up to so many samples, one that is faster by more than this, in ln t, replaces those before.
+const YOUNG: f64 = 8.0;
+const FAR: f64 = 0.4;
+
 /// What is expected of a kernel before it ran: the middle of ln t, and its standard deviation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Expected {
@@ -122,6 +133,10 @@ impl Tally {
             // What was only a guess is counted no longer.
             self.samples = 0;
         }
+        if self.weight < YOUNG && y < self.mean - FAR {
+            // Whatever interrupts a call makes it longer: those before were interrupted.
+            (self.weight, self.squares) = (0.0, 0.0);
+        }
         let y = self.cut(y);
         self.weight += 1.0;
         self.samples += 1;
@@ -199,8 +214,11 @@ impl Belief {
             };
         };
         let (noise, cold) = (tally.noise(), COLD / tally.weight());
+        let at_least = (measured.exp() - INTERRUPTION_NS).max(0.0).ln();
+        let added = measured - at_least.max(expected.mean).min(measured);
+        let doubt = DOUBT * added / tally.weight();
         let before = 1.0 / (expected.sd * expected.sd);
-        let since = 1.0 / (noise * noise / tally.weight() + cold * cold);
+        let since = 1.0 / (noise * noise / tally.weight() + cold * cold + doubt * doubt);
         Self {
             mean: (expected.mean * before + measured * since) / (before + since),
             sd: (1.0 / (before + since)).sqrt(),
@@ -306,6 +324,30 @@ mod tests {
         let scattered = Belief::of(UNKNOWN, &tally(&[3.0, 3.4, 2.6, 3.0]));
         assert!(agreeing.sd < one.sd / 3.0 && agreeing.sd < scattered.sd / 1.5);
         assert!(agreeing.expected() > agreeing.mean);
+    }
+
+    /// 8 ms may be one of 1 ms that was interrupted, 30 ms cannot; the second sample tells.
+    #[test]
+    fn what_an_interruption_may_have_added_is_in_doubt_at_first() {
+        let expected = Expected {
+            mean: 1e6f64.ln(),
+            sd: 1.0,
+        };
+        let of = |times: &[f64]| {
+            let samples: Vec<f64> = times.iter().map(|time| time.ln()).collect();
+            Belief::of(expected, &tally(&samples))
+        };
+        let (doubted, sure) = (of(&[8e6]), of(&[30e6]));
+        assert!(doubted.mean.exp() < 4e6 && doubted.sd > 0.6);
+        assert!(sure.mean.exp() > 20e6 && sure.sd < 0.4);
+        assert!(of(&[8e6, 8e6, 8e6]).mean.exp() > 6.5e6);
+        // It was interrupted, and says no more.
+        let told = of(&[8e6, 1e6]);
+        assert!((told.mean - 1e6f64.ln()).abs() < 1e-9 && told.weight == 1.0);
+        // What is well known is not thrown away for one fast call, of which the sums know.
+        let mut known = tally(&[2.0; 8]);
+        known.push(1.0);
+        assert_eq!(known.weight(), 9.0);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `kernelwise demo load`: what choosing is worth on a machine that is shared.
 //!
-//! A product and a convolution by turns, as in a small network, while other programs come and go. Contenders take turns of half a
-//! second, so that all of them meet the same moments. Whoever fixes the number of threads has to do so for all of them.
+//! A product and a convolution by turns, as in a small network, while other programs come and go. Contenders take turns of a quarter of a
+//! second, so that all of them meet the same moments, and moments that single turns meet do not count. Whoever fixes the number of threads has to do so for all of them.
 
 use std::ops::ControlFlow;
 use std::process::{Child, Command, Stdio};
@@ -39,7 +39,7 @@ pub(super) const KEPT: &str = "demo load";
 const LIBRARY: &str = "library default";
 
 /// How long a contender runs before the next has its turn, in seconds.
-const TURN_S: f64 = 0.5;
+const TURN_S: f64 = 0.25;
 
 /// A pause between turns. Threads of OpenBLAS keep turning for some 20 ms after its last product; that is not the next one's.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -77,8 +77,11 @@ struct Fixed {
 #[derive(Debug, Serialize)]
 struct Phase {
     others: u32,
-    /// Calls per second, by contender.
+    /// Calls per second, by contender: the mean over the middle half of its turns. Neighbours on a shared host halve the speed of single turns,
+    /// whoever has them.
     calls_per_s: Vec<(String, f64)>,
+    /// The same in its slowest and in its fastest turn.
+    turns_calls_per_s: Vec<(String, f64, f64)>,
     /// Processors that Kernelwise took to be in use by others, in the end.
     load_seen: Option<u32>,
     /// Who computes each part of the stream for Kernelwise, in the end.
@@ -301,7 +304,7 @@ pub(crate) fn run(args: &args::DemoLoad) -> Result<(), Failure> {
         };
         let started = Others::start(others)?;
         let before = kw.selector().statistics();
-        let calls_per_s = phase(
+        let turns = phase(
             &kw,
             &contenders,
             &mut parts,
@@ -318,7 +321,8 @@ pub(crate) fn run(args: &args::DemoLoad) -> Result<(), Failure> {
         });
         phases.push(Phase {
             others,
-            calls_per_s,
+            calls_per_s: turns.iter().map(Turns::middle).collect(),
+            turns_calls_per_s: turns.iter().map(Turns::ends).collect(),
             load_seen: kw.load(),
             serves: serves.collect::<Result<_, _>>()?,
             trials: after.trials - before.trials,
@@ -401,7 +405,37 @@ fn contenders(
     Ok(contenders)
 }
 
-/// Turns of all contenders until the time is over; calls per second of each.
+/// Calls per second in each turn of a contender, slowest first.
+struct Turns {
+    name: String,
+    rates: Vec<f64>,
+}
+
+impl Turns {
+    fn of(name: &str, mut rates: Vec<f64>) -> Self {
+        rates.sort_by(f64::total_cmp);
+        Self {
+            name: name.to_owned(),
+            rates,
+        }
+    }
+
+    /// The mean without the slowest and the fastest quarter.
+    fn middle(&self) -> (String, f64) {
+        let quarter = self.rates.len() / 4;
+        let middle = &self.rates[quarter..self.rates.len() - quarter];
+        let mean = middle.iter().sum::<f64>() / middle.len().max(1) as f64;
+        (self.name.clone(), mean)
+    }
+
+    fn ends(&self) -> (String, f64, f64) {
+        let end = |rate: Option<&f64>| rate.copied().unwrap_or(0.0);
+        let ends = (end(self.rates.first()), end(self.rates.last()));
+        (self.name.clone(), ends.0, ends.1)
+    }
+}
+
+/// Turns of all contenders until the time is over.
 fn phase(
     kw: &Kernelwise,
     contenders: &[Contender],
@@ -410,11 +444,11 @@ fn phase(
     machine: &Machine,
     cancel: &AtomicBool,
     tell: &mut dyn FnMut(f64),
-) -> Result<Vec<(String, f64)>, Failure> {
+) -> Result<Vec<Turns>, Failure> {
     let clock = TscClock::new();
     let began = clock.now();
     let since = |start: u64| clock.now().saturating_sub(start) as f64 / 1e9;
-    let mut served = vec![(0u64, 0.0f64); contenders.len()];
+    let mut rates = vec![Vec::new(); contenders.len()];
     let mut scratch = Scratch::new();
     let terms = Terms::usual(machine);
     // Whoever comes next finds the caches and the clock as the one before left them, so they come forwards and backwards by turns.
@@ -422,7 +456,7 @@ fn phase(
     let mut order: Vec<usize> = (0..contenders.len()).collect();
     while since(began) < seconds {
         for place in order.iter().copied() {
-            let (contender, (calls, time)) = (&contenders[place], &mut served[place]);
+            let (contender, mut calls) = (&contenders[place], 0_u64);
             let start = clock.now();
             while since(start) < TURN_S {
                 for (number, part) in parts.iter_mut().enumerate() {
@@ -435,21 +469,22 @@ fn phase(
                         }
                         Ok(())
                     })?;
-                    *calls += 1;
+                    calls += 1;
                 }
                 if cancel.load(Ordering::Relaxed) {
                     return Err(Failure::Interrupted);
                 }
             }
-            *time += since(start);
+            rates[place].push(calls as f64 / since(start).max(1e-9));
             std::thread::sleep(PAUSE);
             tell(since(began).min(seconds));
         }
         order.reverse();
     }
-    let rate = |(calls, time): (u64, f64)| calls as f64 / time.max(1e-9);
-    let names = contenders.iter().map(|one| one.name().to_owned());
-    Ok(names.zip(served.into_iter().map(rate)).collect())
+    let turns = contenders.iter().zip(rates);
+    Ok(turns
+        .map(|(one, rates)| Turns::of(one.name(), rates))
+        .collect())
 }
 
 fn told(phases: Vec<Phase>, processors: u32, others: u32, contenders: Vec<Fixed>) -> Told {

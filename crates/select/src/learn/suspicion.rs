@@ -162,9 +162,10 @@ impl Learned {
             let mut since = track.faster.since();
             since.shift(crowds + machines);
             let of_the_machine = crowds + machines > 0.0 && own <= 2.0 * noise;
-            track.tally = match of_the_machine {
-                true => track.faster.before,
-                false => since,
+            // What it took beside what was usual says nothing beside what is usual now.
+            (track.tally, track.lately) = match of_the_machine {
+                true => (track.faster.before, track.lately),
+                false => (since, Lately::default()),
             };
             track.retry = None;
             self.forget_signs_of(number);
@@ -246,8 +247,13 @@ impl Learned {
             return;
         }
         match (is_alike, too) {
-            // It is not the kernel; whether it is the machine, one with another number of threads knows.
+            // It is not the kernel; whether it is the machine, one with another number of threads knows. Nobody is asked who would not
+            // serve instead, whatever came of it: those with as many threads are slower, and that is all that matters.
             (true, true) => match self.witness(suspect.candidate, false) {
+                Some(witness) if !self.may_serve_instead(witness, &suspect) => {
+                    let alike = Some(suspect.witness);
+                    self.convict(&Suspect { alike, ..suspect }, at_ns, events);
+                }
                 Some(witness) => {
                     self.suspect = Some(Suspect {
                         witness,
@@ -306,6 +312,12 @@ impl Learned {
         events.push(Event::Common {
             factor: suspect.by.exp(),
         });
+    }
+
+    /// Whether a witness would be better than a suspect that stays as slow as it is.
+    fn may_serve_instead(&self, witness: usize, suspect: &Suspect) -> bool {
+        let slow = self.now(suspect.candidate).mean + suspect.by;
+        self.now(witness).mean < slow
     }
 
     /// What pointed to a change is explained, for those on so many threads or for all.

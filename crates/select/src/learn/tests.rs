@@ -322,7 +322,10 @@ fn every_call_is_timed_while_a_trial_is_asked_for_or_something_seems_slower() {
     assert_eq!(program.learned.period(&program.rules), 4);
     program.told(0, 60_000.0);
     assert_eq!(program.learned.period(&program.rules), 1);
-    let mut program = Program::new(Policy::Bandit, &[(30_000.0, 30_000.0), (30_000.0, 30_000.0)]);
+    let mut program = Program::new(
+        Policy::Bandit,
+        &[(30_000.0, 30_000.0), (30_000.0, 30_000.0)],
+    );
     program.told_often(20, 0, 30_000.0);
     assert!(program.learned.trial().is_some() && program.serves() == 0);
     assert_eq!(program.learned.period(&program.rules), 1);

@@ -56,4 +56,4 @@ pub use occupancy::{Limiter, Occupancy, OccupancyError, Usage, occupancy};
 pub use priced::GpuCost;
 pub use problem::Problem;
 pub use recorded::{JudgeError, Judgement, judge, predict_recorded};
-pub use table::{device, devices};
+pub use table::{device, device_of_file, devices};

@@ -370,3 +370,29 @@ pub fn device(name: &str) -> Result<Gpu, DeviceError> {
     };
     found.map(|(_, gpu)| gpu).ok_or_else(unknown)
 }
+
+/// The device that a file's name speaks of, such as `convolution-MI250X.json.gz`.
+///
+/// ```
+/// use kernelwise_tune::gpu::device_of_file;
+///
+/// assert_eq!(device_of_file("dedispersion_milo-MI250X.json.gz").as_deref(), Some("mi250x"));
+/// assert_eq!(device_of_file("gemm-RTX_2080_Ti.json").as_deref(), Some("rtx-2080-ti"));
+/// assert_eq!(device_of_file("results.json"), None);
+/// ```
+pub fn device_of_file(name: &str) -> Option<String> {
+    let lower = name.to_lowercase();
+    let is_mark = |c: char| !c.is_ascii_alphanumeric();
+    let words: Vec<&str> = lower
+        .split(is_mark)
+        .filter(|word| !word.is_empty())
+        .collect();
+    let names = names();
+    let found = names.iter().filter(|name| {
+        let own: Vec<&str> = name.split('-').collect();
+        words.windows(own.len()).any(|run| run == own)
+    });
+    // `rtx-3090` rather than a shorter one that is part of it; of several as long, the first that the table has.
+    let longest = found.rev().max_by_key(|name| name.len());
+    longest.cloned()
+}

@@ -22,6 +22,7 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
+use crate::gpu::device_of_file;
 use crate::space::{Configuration, Space, SpaceError};
 
 /// Text that a record may have: sixty times the largest recorded space we know.
@@ -155,9 +156,16 @@ pub struct Record {
 }
 
 impl Record {
-    /// Reads a cache file or T4 results, whichever it is.
+    /// Reads a cache file or T4 results, whichever it is. One that does not say its device is of the one that its file is named after, if any.
     pub fn open(path: &Path) -> Result<Self, RecordError> {
-        Self::read(BufReader::new(File::open(path)?))
+        let mut record = Self::read(BufReader::new(File::open(path)?))?;
+        if record.device.is_empty() {
+            let name = path.file_name().map(|name| name.to_string_lossy());
+            record.device = name
+                .and_then(|name| device_of_file(&name))
+                .unwrap_or_default();
+        }
+        Ok(record)
     }
 
     /// Reads from anything.

@@ -243,3 +243,24 @@ fn what_decompresses_without_end_is_refused() {
     ));
     assert_eq!(text_within(plain.as_bytes(), 100).unwrap(), plain);
 }
+
+#[test]
+fn a_file_that_does_not_say_its_device_is_of_the_one_in_its_name() {
+    let text = |device: &str| {
+        format!(
+            r#"{{"device_name": "{device}", "kernel_name": "k", "tune_params_keys": ["x"], "tune_params": {{"x": [1]}}, "cache": {{"1": {{"x": 1, "time": 1.0}}}}}}"#
+        )
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let device = |name: &str, said: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text(said)).unwrap();
+        Record::open(&path).unwrap().device
+    };
+    assert_eq!(device("copy-MI250X.json", ""), "mi250x");
+    assert_eq!(
+        device("copy-MI250X.json", "AMD Radeon PRO W7800"),
+        "AMD Radeon PRO W7800"
+    );
+    assert_eq!(device("copy.json", ""), "");
+}

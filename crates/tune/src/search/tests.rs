@@ -505,6 +505,12 @@ fn records_of_others_help_from_the_first_evaluation() {
     let foe = donor(&space, "Other 1", -1.0);
     let mixed = vec![foe.clone(), friend, foe.clone()];
     assert!(found_with(mixed, "Acme 2", 1) < 1.5e-3);
+    // And of one maker, the one whose units are alike: an RTX A4000 is more of an A6000 than two A100 are.
+    let friend = donor(&space, "NVIDIA RTX A4000", 0.7);
+    let foe_of_it = donor(&space, "NVIDIA A100-PCIE-40GB", -1.0);
+    let mixed = vec![foe_of_it.clone(), friend, foe_of_it];
+    assert!(found_with(mixed.clone(), "NVIDIA RTX A6000", 1) < 1.5e-3);
+    assert!(found_with(mixed, "NVIDIA A100-SXM4-80GB", 1) > 2.0e-3);
     // Misleading ones are found out.
     assert!(found_with(vec![foe], "", 1) > 2.0e-3);
     let misled = found_with(vec![donor(&space, "", -1.0)], "", 40);

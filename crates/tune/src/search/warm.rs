@@ -1,7 +1,7 @@
 //! What records of other devices say about this one.
 //!
 //! 1. **Before anything is measured**, all that is known of a device is its name: those of the same maker weigh more, as their rankings agree far
-//!    better. What comes first is what ranks best over all of them, and with the one that likes it least, together with its neighbours: a
+//!    better, and most of all those whose units, by what is published of them, hold as many threads in groups that are as wide. What comes first is what ranks best over all of them, and with the one that likes it least, together with its neighbours: a
 //!    peak that stands alone, on one device or among its neighbours, is not where it was on the next.
 //! 2. **From then on**, a record weighs the more the better it predicts ln t of what was measured here, up to a factor. A record
 //!    that says nothing, every configuration being equally fast, is weighed with the others: where it wins, others do not matter.
@@ -13,11 +13,15 @@
 use std::collections::HashMap;
 
 use super::Knowledge;
+use crate::gpu::{Gpu, device};
 use crate::recorded::Record;
 use crate::space::{Configuration, Neighbourhood, Space, Value};
 
 /// How much more a device of the same maker weighs before anything is measured.
 const SAME_MAKER: f64 = 4.0;
+/// How much more it weighs if its units hold as many threads, so that as much of a launch runs at once. Not tried on recorded spaces:
+/// those at hand have no two such devices for one kernel.
+const SAME_UNITS: f64 = 4.0;
 /// A configuration slower than the best by this much, in ln t, is slow; how much slower does not matter here.
 const SLOW: f32 = 1.5;
 /// Measurements after which agreement weighs as much as what was believed before.
@@ -41,7 +45,8 @@ struct Donor {
     slowness: Vec<f32>,
     /// From 0, the best, to 1.
     rank: Vec<f32>,
-    same_maker: bool,
+    /// What it weighs before anything is measured.
+    kinship: f64,
 }
 
 #[derive(Debug)]
@@ -81,8 +86,7 @@ impl Warm {
             donor.rank.resize(all, f32::NAN);
         }
         warm.guessed = vec![false; all];
-        let weight = |donor: &Donor| if donor.same_maker { SAME_MAKER } else { 1.0 };
-        warm.weights = normalised(warm.donors.iter().map(weight).collect());
+        warm.weights = normalised(warm.donors.iter().map(|donor| donor.kinship).collect());
         (!warm.donors.is_empty()).then_some(warm)
     }
 
@@ -127,11 +131,10 @@ impl Warm {
                 1.0
             };
         }
-        let same_maker = maker(device).is_some() && maker(device) == maker(&record.device);
         self.donors.push(Donor {
             slowness,
             rank,
-            same_maker,
+            kinship: kinship(device, &record.device),
         });
     }
 
@@ -373,9 +376,22 @@ fn normalised(mut weights: Vec<f64>) -> Vec<f64> {
     weights
 }
 
-/// The first word of a device's name.
-fn maker(device: &str) -> Option<String> {
-    device.split_whitespace().next().map(str::to_lowercase)
+/// How much what was measured on one device says about another one of which only the name is known.
+fn kinship(here: &str, there: &str) -> f64 {
+    if let (Ok(here), Ok(there)) = (device(here), device(there)) {
+        let unit = |gpu: &Gpu| Some((gpu.subgroup, gpu.residency.as_ref()?.threads));
+        return match (here.api == there.api, unit(&here)) {
+            (true, Some(own)) if unit(&there) == Some(own) => SAME_MAKER * SAME_UNITS,
+            (true, _) => SAME_MAKER,
+            (false, _) => 1.0,
+        };
+    }
+    // Of those that are in no table, makers come first in names.
+    let maker = |name: &str| name.split_whitespace().next().map(str::to_lowercase);
+    match maker(here).is_some() && maker(here) == maker(there) {
+        true => SAME_MAKER,
+        false => 1.0,
+    }
 }
 
 /// Whether a record can say anything about a space.

@@ -49,13 +49,17 @@ fn those_on_as_many_threads_are_slow_together_and_nothing_known_of_them_is_lost(
     assert!((mean(before) - mean(after)).abs() < 1e-9);
 }
 
-/// Two threads are slower by less than one thread is: who serves goes on, and nobody is tried in its place.
+/// Two threads are slower by less than one thread is: who serves goes on, and nobody is asked who could not take its place.
 #[test]
 fn who_is_still_the_best_goes_on_serving() {
     let mut program = known();
     let event = program.told_until_believed(0, &slowed(1.3));
     assert!(matches!(event, Event::Crowded { threads: 2, .. }));
     assert_eq!(program.serves(), 0);
+    for on_one_thread in [2, 3] {
+        let samples = program.learned.tally(on_one_thread).unwrap().samples();
+        assert_eq!(samples, 20);
+    }
     let events = program.told(0, TIMES[0]);
     let over = |event: &Event| matches!(event, Event::Crowded { factor, .. } if *factor < 1.0);
     assert!(events.iter().any(over), "who serves tells by itself");
