@@ -10,12 +10,14 @@ const SLACK: f64 = 1.0;
 const MOST: f64 = 4.0;
 /// Where the sum says that something changed: three samples far out, or many a little.
 const ALARM: f64 = 8.0;
+/// Calls that must have been lost, as it were, before it matters: about as many as asking others costs.
+const LOST_CALLS: f64 = 1.0;
 /// What was over within so many calls was not worth noticing: it ended while witnesses were asked and others took over.
 const SHORT_CALLS: f64 = 32.0;
 /// How much more it takes at the most to suspect a change where they have been short.
 const MOST_CAUTION: f64 = 16.0;
 /// Calls in which that is forgotten by a factor of e.
-const CAUTION_CALLS: f64 = 512.0;
+const CAUTION_CALLS: f64 = 4096.0;
 
 /// How much more than usual it takes to suspect a change. Where slow moments come and go faster than anybody can make use of it, they are
 /// no changes, but what calls take on the average.
@@ -33,7 +35,7 @@ impl Caution {
     pub(super) fn learn(&mut self, lasted_ns: f64, call_ns: f64) {
         self.0 = match lasted_ns < SHORT_CALLS * call_ns {
             true => (2.0 * self.0).min(MOST_CAUTION),
-            false => 1.0,
+            false => (self.0 / 2.0).max(1.0),
         };
     }
 
@@ -131,6 +133,8 @@ pub(super) struct Crowd {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cusum {
     pub(super) sum: f64,
+    /// What the calls since it began to rise took longer than usual, in usual ones.
+    lost: f64,
     pub(super) before: Tally,
     latest: [f64; 3],
 }
@@ -140,12 +144,18 @@ impl Cusum {
     pub(super) fn push(&mut self, distance: f64, y: f64, known: &Tally, caution: Caution) -> bool {
         let distance = distance.min(MOST);
         if self.sum == 0.0 {
-            (self.before, self.latest) = (*known, [y; 3]);
+            (self.before, self.latest, self.lost) = (*known, [y; 3], 0.0);
         }
         self.sum = (self.sum + distance - SLACK).max(0.0);
+        self.lost += self.before.mean().map_or(0.0, |usual| (y - usual).exp_m1());
         self.latest.rotate_left(1);
         self.latest[2] = y;
         caution.alarms(self.sum)
+    }
+
+    /// Whether as much was lost as it costs to find out why.
+    pub(super) fn is_worth_asking(&self) -> bool {
+        self.lost >= LOST_CALLS
     }
 
     /// The latest samples, as all there is.

@@ -194,7 +194,8 @@ impl Learned {
             });
             return;
         }
-        if !track.slower.push(distance, y, &known, self.caution) || self.suspect.is_some() {
+        let is_slower = track.slower.push(distance, y, &known, self.caution);
+        if !is_slower || !track.slower.is_worth_asking() || self.suspect.is_some() {
             return;
         }
         let by = track.slower.by();

@@ -139,7 +139,7 @@ impl Program {
     /// All take so long from now on; calls of this candidate, and of whoever is asked because of it, until something is found to
     /// have changed.
     fn told_until_believed(&mut self, candidate: usize, times: &[f64]) -> Event {
-        let changed = (0..20).find_map(|_| {
+        let changed = (0..40).find_map(|_| {
             let witness = self.learned.suspect.map(|suspect| suspect.witness);
             let runs = witness.unwrap_or(candidate);
             let events = self.told(runs, times[runs]);

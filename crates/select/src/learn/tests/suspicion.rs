@@ -331,3 +331,21 @@ fn when_one_becomes_faster_the_others_are_asked_whether_they_did() {
     }
     assert!(found >= 9, "{found} of 10");
 }
+
+/// Ten per cent for some calls is not worth the calls that finding out why would take; twice the time is, at once.
+#[test]
+fn nobody_is_asked_before_as_much_is_lost_as_asking_costs() {
+    let calls_before_asking = |slower: f64| {
+        let mut program = Program::new(Policy::Bandit, &[(1e6, 1e6), (1.3e6, 1.3e6)]);
+        program.told_often(60, 0, 1e6);
+        program.told_often(4, 1, 1.3e6);
+        let suspects = (1..40).find(|_| {
+            program.told(0, slower * 1e6);
+            program.learned.suspect.is_some()
+        });
+        suspects.unwrap()
+    };
+    assert_eq!(calls_before_asking(2.0), 3, "one alone may be an accident");
+    assert_eq!(calls_before_asking(1.26), 4);
+    assert_eq!(calls_before_asking(1.11), 10);
+}
