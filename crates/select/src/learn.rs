@@ -396,7 +396,6 @@ impl Learned {
                 }
             }
         }
-        let asked = self.suspect.map(|suspect| suspect.witness);
         self.dispersed(number, y - self.machine, sample.at_ns, &mut events);
         let as_known = y - self.slowness(number);
         if !self.recovered(number, as_known, sample.at_ns, &mut events) {
@@ -415,16 +414,6 @@ impl Learned {
             track.tally.push(y);
         }
         self.source = Source::Here;
-        if let Some(suspect) = suspect
-            && asked != Some(suspect.witness)
-            // Who serves tells unasked.
-            && serves != Some(suspect.witness)
-            && !self.ask(suspect.witness, true, rules, ledger)
-        {
-            // Asking would cost too much: believe what is seen.
-            self.suspect = None;
-            self.convict(&suspect, sample.at_ns, &mut events);
-        }
         events
     }
 
@@ -435,11 +424,26 @@ impl Learned {
         rules: &Rules,
         ledger: &mut Ledger,
         random: &mut impl Rng,
-    ) -> Option<Event> {
+    ) -> Vec<Event> {
         for track in &mut self.tracks {
             track.fade(at_ns, rules);
         }
+        let mut events = Vec::new();
         let before = self.choice.map(|choice| choice.serves);
+        let is_asked = |suspect: &Suspect| {
+            let trial = self.trial.filter(|trial| trial.witness);
+            trial.is_some_and(|trial| trial.candidate == suspect.witness)
+        };
+        if let Some(suspect) = self.suspect
+            // Who serves tells unasked.
+            && before != Some(suspect.witness)
+            && !is_asked(&suspect)
+            && !self.ask(suspect.witness, true, rules, ledger)
+        {
+            // Asking would cost too much: believe what is seen.
+            self.suspect = None;
+            self.convict(&suspect, at_ns, &mut events);
+        }
         let beliefs = self.each_belief();
         self.decide_by(&beliefs, rules);
         let after = self.choice.map(|choice| choice.serves);
@@ -461,8 +465,12 @@ impl Learned {
             };
             self.ask(candidate, false, &rules, ledger);
         }
-        let (from, to) = before.zip(after)?;
-        (from != to).then_some(Event::Switched { from, to })
+        if let (Some(from), Some(to)) = (before, after)
+            && from != to
+        {
+            events.push(Event::Switched { from, to });
+        }
+        events
     }
 
     /// Whether the next samples should not have to wait: somebody is being tried or suspected, or little is known of who serves.

@@ -1,6 +1,6 @@
 //! Threads that help whoever calls, and are in nobody's way in between.
 //!
-//! A kernel on several threads is called for a fraction of a millisecond, now and then, by a program that does other things in between. Three
+//! A kernel on several threads is called for a fraction of a millisecond, now and then, by a program that does other things in between. Four
 //! things decide then what the threads are worth:
 //!
 //! - **The caller works too.** A caller that hands all of the work over and sleeps leaves its processor just when the system looks
@@ -35,7 +35,10 @@ use std::time::Duration;
 
 use self::place::{MOST, Place};
 
-#[cfg_attr(not(target_os = "linux"), path = "place_anywhere.rs")]
+#[cfg_attr(
+    not(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")),
+    path = "place_anywhere.rs"
+)]
 mod place;
 
 /// How often a thread looks before it goes to sleep: 10 to 30 µs by processor, about as long as waking one takes.
@@ -219,11 +222,10 @@ impl Drop for Crew {
 }
 
 impl Shared {
-    /// What a helper of this place does all its life.
-    fn help(&self, place: usize) {
+    /// What the helper of this number does all its life.
+    fn help(&self, number: usize) {
         let mut seen = 0;
-        while let Some(Posted(job)) = self.next_job(&mut seen) {
-            self.works[place].store(true, Ordering::Relaxed);
+        while let Some(Posted(job)) = self.next_job(number, &mut seen) {
             // SAFETY: `next_job` counted this thread as inside while the job was on the post; the caller takes it down and then
             // waits until nobody is inside before the job goes away.
             let job = unsafe { &*job };
@@ -232,7 +234,7 @@ impl Shared {
                 job.next.store(job.pieces, Ordering::Relaxed);
                 *lock(&job.panic) = Some(panic);
             }
-            self.works[place].store(false, Ordering::Relaxed);
+            self.works[number].store(false, Ordering::Relaxed);
             // From here on the job may be gone.
             if self.inside.fetch_sub(1, Ordering::Release) == 1 {
                 // Who waits does so under this lock, so it hears.
@@ -249,7 +251,7 @@ impl Shared {
     }
 
     /// Waits for a job that was not seen yet, and goes inside; `None` when there will be no more.
-    fn next_job(&self, seen: &mut u64) -> Option<Posted> {
+    fn next_job(&self, number: usize, seen: &mut u64) -> Option<Posted> {
         let mut post = lock(&self.post);
         loop {
             if post.is_over {
@@ -258,6 +260,8 @@ impl Shared {
             if post.number != *seen {
                 *seen = post.number;
                 if let Some(job) = post.job {
+                    // Before it is waited for: a helper may be stopped right here.
+                    self.works[number].store(true, Ordering::Relaxed);
                     self.inside.fetch_add(1, Ordering::Relaxed);
                     return Some(job);
                 }
@@ -321,6 +325,21 @@ impl UnderWay<'_> {
         if self.looks_done() {
             return;
         }
+        match self.0.place.chooses() {
+            true => self.wait_and_bring(),
+            false => {
+                let shared = &self.0.shared;
+                let mut post = lock(&shared.post);
+                while !self.is_done() {
+                    let waited = shared.done.wait(post);
+                    post = waited.unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    /// The same, with a look now and then at whether they run.
+    fn wait_and_bring(&self) {
         let mut clocks = self.clocks();
         if self.looks_done() {
             return;

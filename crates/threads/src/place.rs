@@ -14,28 +14,30 @@
 //! no system call is made but when a caller is found on another processor than the last one.
 
 use std::os::unix::thread::JoinHandleExt;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-/// Most helpers that are told where to run: telling them takes a microsecond each, and one of many who is in the wrong place matters
+/// Most helpers that are told where to run: telling them takes a microsecond each, and one of very many who is in the wrong place matters
 /// little.
-pub(crate) const MOST: usize = 7;
+pub(crate) const MOST: usize = 31;
 
 /// No processor.
-const NONE: i32 = -1;
+const NOWHERE: usize = usize::MAX;
 
 /// Where the helpers of a crew may run.
 pub(crate) struct Place {
     /// Where whoever made the crew could run; `None` where there is nothing to choose.
     home: Option<libc::cpu_set_t>,
     /// The processor that helpers keep off.
-    off: AtomicI32,
+    off: AtomicUsize,
+    /// The process that the helpers are in: one that was forked from it has none.
+    process: u32,
 }
 
 impl std::fmt::Debug for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Place")
-            .field("chooses", &self.home.is_some())
+            .field("chooses", &self.chooses())
             .field("off", &self.off)
             .finish()
     }
@@ -46,54 +48,56 @@ impl Place {
     pub(crate) fn of(helpers: usize) -> Self {
         let home = (1..=MOST).contains(&helpers).then(own_processors).flatten();
         Self {
-            // SAFETY: reads the set that is handed in.
-            home: home.filter(|set| unsafe { libc::CPU_COUNT(set) } > 1),
-            off: AtomicI32::new(NONE),
+            home: home.filter(has_several),
+            off: AtomicUsize::new(NOWHERE),
+            process: std::process::id(),
         }
     }
 
-    /// Sees to it that helpers keep off the processor that the caller is on.
+    /// Whether helpers are told anything.
+    pub(crate) fn chooses(&self) -> bool {
+        self.home.is_some()
+    }
+
+    /// Sees to it that helpers keep off the processor that the caller is on. They run where the caller may, or, if that is one processor
+    /// only, where whoever made the crew could.
     pub(crate) fn keep_off_caller(&self, helpers: &[JoinHandle<()>]) {
-        let Some(home) = &self.home else {
+        let (Some(home), Some(here)) = (&self.home, here()) else {
             return;
         };
-        // SAFETY: takes nothing and has no conditions.
-        let here = unsafe { libc::sched_getcpu() };
-        if here < 0 || self.off.swap(here, Ordering::Relaxed) == here {
+        if self.off.swap(here, Ordering::Relaxed) == here || self.process != std::process::id() {
             return;
         }
-        let mut others = *home;
-        // SAFETY: the set is ours, and numbers beyond its size change nothing.
-        let is_somewhere = unsafe {
-            libc::CPU_CLR(here as usize, &mut others);
-            libc::CPU_COUNT(&others) > 0
-        };
-        if is_somewhere {
-            helpers.iter().for_each(|helper| send(helper, &others));
+        let mut others = own_processors().filter(has_several).unwrap_or(*home);
+        // SAFETY: the set is ours, and the number is one that it holds.
+        unsafe { libc::CPU_CLR(here, &mut others) };
+        if !helpers.iter().all(|helper| send(helper, &others)) {
+            // What was refused now may not be the next time.
+            self.off.store(NOWHERE, Ordering::Relaxed);
         }
     }
 
     /// Brings a helper to where the caller is, which is about to sleep. [`Place::keep_off_caller`] sends it back.
     pub(crate) fn bring_here(&self, helper: &JoinHandle<()>) {
-        // SAFETY: takes nothing and has no conditions.
-        let here = unsafe { libc::sched_getcpu() };
-        if self.home.is_none() || here < 0 {
+        let (true, Some(here)) = (self.chooses(), here()) else {
             return;
-        }
-        // SAFETY: zeros are a set without processors; numbers beyond its size change nothing.
-        let here = unsafe {
+        };
+        // SAFETY: zeros are a set without processors, and the number is one that it holds.
+        let set = unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
-            libc::CPU_SET(here as usize, &mut set);
+            libc::CPU_SET(here, &mut set);
             set
         };
-        self.off.store(NONE, Ordering::Relaxed);
-        send(helper, &here);
+        self.off.store(NOWHERE, Ordering::Relaxed);
+        send(helper, &set);
     }
 
     /// The processor time a helper has had, in nanoseconds; `None` where nothing could be done about it.
     pub(crate) fn has_run_ns(&self, helper: &JoinHandle<()>) -> Option<i64> {
-        self.home.as_ref()?;
-        // SAFETY: the thread was not joined, as its handle is still there, so it has a clock; both places are ours.
+        if !self.chooses() || self.process != std::process::id() {
+            return None;
+        }
+        // SAFETY: the thread is of this process and was not joined, as its handle is still there, so it has a clock; both places are ours.
         unsafe {
             let (mut clock, mut time) = (0, std::mem::zeroed::<libc::timespec>());
             let known = libc::pthread_getcpuclockid(helper.as_pthread_t(), &mut clock) == 0
@@ -101,6 +105,18 @@ impl Place {
             known.then_some(time.tv_sec * 1_000_000_000 + time.tv_nsec)
         }
     }
+}
+
+/// The processor that this thread is on, if a set can hold its number.
+fn here() -> Option<usize> {
+    // SAFETY: takes nothing and has no conditions.
+    let here = usize::try_from(unsafe { libc::sched_getcpu() }).ok();
+    here.filter(|here| *here < libc::CPU_SETSIZE as usize)
+}
+
+fn has_several(set: &libc::cpu_set_t) -> bool {
+    // SAFETY: reads the set that is handed in.
+    unsafe { libc::CPU_COUNT(set) > 1 }
 }
 
 /// The processors that this thread may run on; `None` if they are more than a set of the usual size holds.
@@ -113,18 +129,19 @@ fn own_processors() -> Option<libc::cpu_set_t> {
     }
 }
 
-/// Lets a helper run on these processors only. A system that forbids it leaves the helper where it is, which is slower and right.
-fn send(helper: &JoinHandle<()>, to: &libc::cpu_set_t) {
-    // SAFETY: the thread was not joined, as its handle is still there, and the set is only read.
+/// Lets a helper run on these processors only, and tells whether the system allows it. One that does not leaves the helper where it is, which is
+/// slower and right.
+fn send(helper: &JoinHandle<()>, to: &libc::cpu_set_t) -> bool {
+    // SAFETY: the thread is of this process and was not joined, as its handle is still there, and the set is only read.
     unsafe {
-        libc::pthread_setaffinity_np(helper.as_pthread_t(), std::mem::size_of_val(to), to);
+        libc::pthread_setaffinity_np(helper.as_pthread_t(), std::mem::size_of_val(to), to) == 0
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::sync::atomic::AtomicBool;
 
     use super::*;
     use crate::Crew;
@@ -149,21 +166,25 @@ mod tests {
     /// Two processors of this machine; `None`, with the reason told, if there are none to choose from.
     fn two_processors() -> Option<(usize, usize)> {
         let own = own_processors().map(|set| list(&set)).unwrap_or_default();
+        let may_bind = own_processors().is_some_and(|set| bind(&set));
         match own[..] {
-            [one, other, ..] => Some((one, other)),
+            [one, other, ..] if may_bind => Some((one, other)),
             _ => {
-                kernelwise_testing::skip("processors", "this process may use a single one");
+                let why = "this process has a single processor, or may not bind its threads";
+                kernelwise_testing::skip("pin", why);
                 None
             }
         }
     }
 
+    fn bind(set: &libc::cpu_set_t) -> bool {
+        // SAFETY: the set is only read.
+        unsafe { libc::sched_setaffinity(0, std::mem::size_of_val(set), set) == 0 }
+    }
+
     /// Binds the calling thread.
     fn stay_on(processors: &[usize]) {
-        let set = set(processors);
-        // SAFETY: the set is only read.
-        let bound = unsafe { libc::sched_setaffinity(0, std::mem::size_of_val(&set), &set) };
-        assert_eq!(bound, 0);
+        assert!(bind(&set(processors)));
     }
 
     fn processors_of(helper: &JoinHandle<()>) -> Vec<usize> {
@@ -175,6 +196,15 @@ mod tests {
         };
         assert_eq!(read, 0);
         list(&found)
+    }
+
+    /// Tells threads that it is over, also where a test fails.
+    struct Over(Arc<AtomicBool>);
+
+    impl Drop for Over {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
     }
 
     /// In a thread of its own, whose processors are nobody else's business.
@@ -211,40 +241,32 @@ mod tests {
             stay_on(&[one, other]);
             let crew = Crew::new(2).unwrap();
             stay_on(&[one]);
-            let over = Arc::new(AtomicBool::new(false));
             // Others who are busy where the helper is, so that its time is over in the middle of a piece.
-            let others: Vec<_> = (0..3)
-                .map(|_| {
-                    let over = Arc::clone(&over);
-                    std::thread::spawn(move || {
-                        stay_on(&[other]);
-                        while !over.load(Ordering::Relaxed) {
-                            std::hint::spin_loop();
-                        }
-                    })
-                })
-                .collect();
-            let here = std::thread::current().id();
-            let brought = AtomicUsize::new(0);
-            // Some seconds at the most, where nothing is ever brought.
-            for _ in 0..5_000 {
-                crew.share(8, &|_| {
-                    for _ in 0..20_000 {
+            let over = Over(Arc::new(AtomicBool::new(false)));
+            for _ in 0..3 {
+                let over = Arc::clone(&over.0);
+                std::thread::spawn(move || {
+                    stay_on(&[other]);
+                    while !over.load(Ordering::Relaxed) {
                         std::hint::spin_loop();
                     }
-                    // SAFETY: takes nothing and has no conditions.
-                    let at = unsafe { libc::sched_getcpu() };
-                    let is_guest = std::thread::current().id() != here && at == one as i32;
+                });
+            }
+            let caller = std::thread::current().id();
+            let brought = AtomicUsize::new(0);
+            for _ in 0..2_000 {
+                crew.share(8, &|_| {
+                    for _ in 0..5_000 {
+                        std::hint::spin_loop();
+                    }
+                    let is_guest =
+                        std::thread::current().id() != caller && super::here() == Some(one);
                     brought.fetch_add(usize::from(is_guest), Ordering::Relaxed);
                 });
                 assert_eq!(processors_of(&crew.helpers[0]), [other], "sent back");
                 if brought.load(Ordering::Relaxed) > 0 {
                     break;
                 }
-            }
-            over.store(true, Ordering::Relaxed);
-            for one in others {
-                one.join().unwrap();
             }
             assert!(brought.into_inner() > 0, "the caller waited instead");
         });
@@ -255,10 +277,10 @@ mod tests {
         let crew = Crew::new(2).unwrap();
         let place = Place::of(1);
         let Some(before) = place.has_run_ns(&crew.helpers[0]) else {
-            assert!(place.home.is_none(), "a clock that cannot be read");
+            assert!(!place.chooses(), "a clock that cannot be read");
             return;
         };
-        let (come, left) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let come = AtomicUsize::new(0);
         // Both take a piece, and the helper works until its clock has moved.
         crew.share(2, &|_| {
             let first = come.fetch_add(1, Ordering::SeqCst) == 0;
@@ -268,10 +290,26 @@ mod tests {
             for _ in 0..100_000 {
                 std::hint::spin_loop();
             }
-            left.store(true, Ordering::SeqCst);
         });
-        assert!(left.into_inner());
         assert!(place.has_run_ns(&crew.helpers[0]) > Some(before));
+    }
+
+    /// Somebody binds the whole program to other processors: helpers go where their caller may.
+    #[test]
+    fn helpers_follow_what_their_caller_is_allowed() {
+        let own = own_processors().map(|set| list(&set)).unwrap_or_default();
+        let [one, other, third, ..] = own[..] else {
+            kernelwise_testing::skip("three processors", "this process has fewer");
+            return;
+        };
+        apart(move || {
+            stay_on(&[one, other]);
+            let crew = Crew::new(2).unwrap();
+            stay_on(&[other, third]);
+            crew.share(2, &|_| {});
+            let allowed = processors_of(&crew.helpers[0]);
+            assert!(allowed == [other] || allowed == [third], "{allowed:?}");
+        });
     }
 
     #[test]
@@ -280,11 +318,10 @@ mod tests {
             return;
         };
         apart(move || {
-            assert!(Place::of(0).home.is_none());
-            assert!(Place::of(1).home.is_some());
-            assert!(Place::of(MOST + 1).home.is_none());
+            assert!(!Place::of(0).chooses() && Place::of(1).chooses());
+            assert!(!Place::of(MOST + 1).chooses());
             stay_on(&[one]);
-            assert!(Place::of(1).home.is_none());
+            assert!(!Place::of(1).chooses());
             let crew = Crew::new(2).unwrap();
             stay_on(&[other]);
             crew.share(2, &|_| {});

@@ -13,6 +13,10 @@ impl Place {
         Self
     }
 
+    pub(crate) fn chooses(&self) -> bool {
+        false
+    }
+
     pub(crate) fn keep_off_caller(&self, _: &[JoinHandle<()>]) {}
 
     pub(crate) fn bring_here(&self, _: &JoinHandle<()>) {}

@@ -588,14 +588,16 @@ impl Engine {
         for Touched { case, asked, at_ns } in touched {
             let Learning { ledger, random, .. } = &mut *learning;
             let mut learned = lock(&case.learned);
-            let switched = learned.conclude(at_ns, &self.rules, ledger, random);
+            let events = learned.conclude(at_ns, &self.rules, ledger, random);
             taken.open |= learned.is_open();
             self.publish(&case, &learned, asked);
             drop(learned);
-            news.extend(switched.map(|event| (case.name.clone(), event)));
+            news.extend(events.into_iter().map(|event| (case.name.clone(), event)));
             let now = self.uses.fetch_add(1, Ordering::Relaxed);
             case.used.store(now, Ordering::Relaxed);
         }
+        // Nor those of who is called so often that the queue would be full by then.
+        taken.open |= taken.samples > QUEUE / 8;
         for (name, event) in &news {
             let is_change = matches!(event, Event::Changed { .. });
             self.changes

@@ -5,7 +5,7 @@ use super::trials::CALLS_OF_A_TRIAL;
 use crate::belief::Tally;
 
 /// A change of this many standard deviations counts in full; less is taken for noise.
-const SLACK: f64 = 1.0;
+pub(super) const SLACK: f64 = 1.0;
 /// No sample counts for more standard deviations than this: one alone is never a change.
 const MOST: f64 = 4.0;
 /// Where the sum says that something changed: three samples far out, or many a little.
@@ -16,8 +16,8 @@ const LOST_CALLS: f64 = 1.0;
 const SHORT_CALLS: f64 = 32.0;
 /// How much more it takes at the most to suspect a change where they have been short.
 const MOST_CAUTION: f64 = 16.0;
-/// Calls in which that is forgotten by a factor of e.
-const CAUTION_CALLS: f64 = 4096.0;
+/// Samples in which that is forgotten by a factor of e.
+const CAUTION_SAMPLES: f64 = 4096.0;
 
 /// How much more than usual it takes to suspect a change. Where slow moments come and go faster than anybody can make use of it, they are
 /// no changes, but what calls take on the average.
@@ -39,9 +39,9 @@ impl Caution {
         };
     }
 
-    /// A call passes.
+    /// A sample passes.
     pub(super) fn fade(&mut self) {
-        self.0 -= (self.0 - 1.0) / CAUTION_CALLS;
+        self.0 -= (self.0 - 1.0) / CAUTION_SAMPLES;
     }
 
     /// Whether a sum is too much.

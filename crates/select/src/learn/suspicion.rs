@@ -4,7 +4,7 @@
 //! A sample says that something is slower, not what. So whoever seems slower is only suspected until witnesses have run, and
 //! nothing is forgotten before they have told: the reasons are in the [module above](super).
 
-use super::change::{Caution, Crowd, Retry, Stakes, Wait};
+use super::change::{Caution, Crowd, Retry, SLACK, Stakes, Wait};
 use super::lately::Lately;
 use super::trials::CALLS_OF_A_TRIAL;
 use super::{Event, Learned, SETTLED};
@@ -195,7 +195,9 @@ impl Learned {
             return;
         }
         let is_slower = track.slower.push(distance, y, &known, self.caution);
-        if !is_slower || !track.slower.is_worth_asking() || self.suspect.is_some() {
+        let is_worth_asking = track.slower.is_worth_asking();
+        // A call that is as it used to be raises no suspicion, whatever those before it lost.
+        if !is_slower || !is_worth_asking || distance <= SLACK || self.suspect.is_some() {
             return;
         }
         let by = track.slower.by();

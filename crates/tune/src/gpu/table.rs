@@ -378,7 +378,9 @@ pub fn device(name: &str) -> Result<Gpu, DeviceError> {
 ///
 /// assert_eq!(device_of_file("dedispersion_milo-MI250X.json.gz").as_deref(), Some("mi250x"));
 /// assert_eq!(device_of_file("gemm-RTX_2080_Ti.json").as_deref(), Some("rtx-2080-ti"));
-/// assert_eq!(device_of_file("results.json"), None);
+/// // Results in the format T4 are not of a GPU of that name.
+/// assert_eq!(device_of_file("A100_T4.json.gz").as_deref(), Some("a100"));
+/// assert_eq!(device_of_file("program.t4.json"), None);
 /// ```
 pub fn device_of_file(name: &str) -> Option<String> {
     let lower = name.to_lowercase();
@@ -388,7 +390,7 @@ pub fn device_of_file(name: &str) -> Option<String> {
         .filter(|word| !word.is_empty())
         .collect();
     let names = names();
-    let found = names.iter().filter(|name| {
+    let found = names.iter().filter(|name| *name != "t4").filter(|name| {
         let own: Vec<&str> = name.split('-').collect();
         words.windows(own.len()).any(|run| run == own)
     });

@@ -20,7 +20,7 @@ use crate::space::{Configuration, Neighbourhood, Space, Value};
 /// How much more a device of the same maker weighs before anything is measured.
 const SAME_MAKER: f64 = 4.0;
 /// How much more it weighs if its units hold as many threads, so that as much of a launch runs at once. Recorded spaces could not say how much:
-/// of ten, one has such a relative, and its first recommendation changed by 0.003.
+/// of ten, one has such a relative, and the fraction of the optimum that its first recommendation has changed by 0.003.
 const SAME_UNITS: f64 = 4.0;
 /// A configuration slower than the best by this much, in ln t, is slow; how much slower does not matter here.
 const SLOW: f32 = 1.5;
@@ -386,7 +386,7 @@ fn kinship(here: &str, there: &str) -> f64 {
             (false, _) => 1.0,
         };
     }
-    // Of those that are in no table, makers come first in names.
+    // Of those that are in no table, makers come first in their names.
     let maker = |name: &str| name.split_whitespace().next().map(str::to_lowercase);
     match maker(here).is_some() && maker(here) == maker(there) {
         true => SAME_MAKER,

@@ -192,7 +192,7 @@ fn moments_that_come_and_go_quickly_are_no_changes() {
 #[test]
 fn a_small_one_leaves_nothing_behind() {
     let mut program = known();
-    let event = program.told_until_believed(0, &slowed(1.05));
+    let event = program.told_until_believed(0, &slowed(1.08));
     assert!(matches!(event, Event::Crowded { threads: 2, .. }));
     assert_eq!(program.learned.crowds.len(), 1);
     program.told_often(12, 0, TIMES[0]);

@@ -349,3 +349,22 @@ fn nobody_is_asked_before_as_much_is_lost_as_asking_costs() {
     assert_eq!(calls_before_asking(1.26), 4);
     assert_eq!(calls_before_asking(1.11), 10);
 }
+
+/// Nine calls that were a tenth slower lost nearly as much as asking costs; the usual ones after them do not make up the rest.
+#[test]
+fn calls_of_the_usual_time_raise_no_suspicion() {
+    for seed in 0..20 {
+        let mut program = Program::new(Policy::Bandit, &[(1e6, 1e6), (1.3e6, 1.3e6)]);
+        program.random = Pcg64Mcg::seed_from_u64(seed);
+        program.told_often(60, 0, 1e6);
+        program.told_often(4, 1, 1.3e6);
+        program.told_often(9, 0, 1.1e6);
+        for _ in 0..40 {
+            let time = 1e6 * (0.01 * gaussian(&mut program.random)).exp();
+            let events = program.told(0, time);
+            let changed = |event: &Event| !matches!(event, Event::Switched { .. });
+            assert!(!events.iter().any(changed), "seed {seed}: {events:?}");
+            assert!(program.learned.suspect.is_none(), "seed {seed}");
+        }
+    }
+}
