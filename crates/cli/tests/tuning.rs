@@ -61,6 +61,47 @@ fn what_is_tuned_is_kept_gone_on_with_and_used() {
     );
 }
 
+/// What was fastest on record races what is found, so that both are judged at one time.
+#[test]
+fn settings_on_record_are_in_the_last_race() {
+    let records = tempfile::tempdir().unwrap();
+    let records = records.path();
+    let explain = [
+        "explain",
+        "matmul",
+        "--shape",
+        "96x96x96",
+        "--time-budget",
+        "1",
+    ];
+    answer(records, &explain);
+    let id = "cpu-matmul-f32-packed-portable";
+    let listed = json(records, &["cache", "list", "--op", "matmul"]);
+    let of_it = listed["series"].as_array().unwrap().iter();
+    let of_it = of_it.filter(|one| one["kernel"] == id);
+    let on_record: Vec<&Value> = of_it.map(|one| &one["parameters"]).collect();
+    assert!(!on_record.is_empty(), "{listed}");
+    let asked = [
+        "tune",
+        "matmul",
+        "--shape",
+        "96x96x96",
+        "--budget",
+        "1",
+        "--time-budget",
+        "2",
+        "--kernel",
+        id,
+    ];
+    let tuned = json(records, &asked);
+    let finalists = tuned["finalists"].as_array().unwrap();
+    for setting in on_record.into_iter().take(2) {
+        let raced = |one: &Value| one["parameters"] == *setting;
+        assert!(finalists.iter().any(raced), "{setting}: {tuned}");
+    }
+    assert_eq!(finalists[0], tuned["best"]);
+}
+
 #[test]
 fn a_search_goes_on_in_a_second_run_and_begins_from_other_sizes() {
     let records = tempfile::tempdir().unwrap();

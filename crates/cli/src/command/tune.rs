@@ -1,7 +1,7 @@
 //! `kernelwise tune OPERATION --shape SHAPE`: better parameters than the usual ones, found by measuring.
 //!
 //! The kernels race with their usual settings first; those near the front that have something to set are searched. The best of
-//! each then race the usual ones, because the best of many measurements is in part the luckiest.
+//! each then race the usual ones and the best on record, because the best of many measurements is in part the luckiest.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -40,6 +40,9 @@ const MOST_SIZES: usize = 32;
 const EVALUATIONS: u64 = 100;
 const SECONDS: f64 = 30.0;
 
+/// Who is in the last race: a kernel, a setting, and whether that is its usual one.
+type Entrant = (Arc<dyn HostKernel>, Params, bool);
+
 /// A kernel with its usual setting and time.
 pub(super) struct Usual {
     pub(super) kernel: Arc<dyn HostKernel>,
@@ -52,6 +55,8 @@ struct Tuned {
     workload: String,
     strategy: &'static str,
     kernels: Vec<TunedKernel>,
+    /// All of the last race, the fastest first.
+    finalists: Vec<Finalist>,
     /// The fastest of the last race.
     best: Option<Finalist>,
     /// Its time over that of the best usual setting; `null` if nothing was better, or it was broken off before.
@@ -200,13 +205,28 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
         }
     }
     bar.finish_and_clear();
+    let kernels_of = usual.iter().map(|one| Arc::clone(&one.kernel));
+    for one in remembered(
+        &records,
+        &kernels_of.collect::<Vec<_>>(),
+        &workload,
+        &machine,
+    )? {
+        let is_known =
+            |(kernel, params, _): &Entrant| kernel.spec().id == one.0.spec().id && *params == one.1;
+        if !finalists.iter().any(is_known) {
+            finalists.push(one);
+        }
+    }
     let left_s = (all_s - spent_s()).clamp(0.5, LAST_RACE * all_s + 0.5);
-    let (best, best_over_usual) = last_race(&mut bench, &records, &machine, &finalists, left_s)?;
+    let (finalists, best_over_usual) =
+        last_race(&mut bench, &records, &machine, &finalists, left_s)?;
     let tuned = Tuned {
         workload: workload.to_string(),
         strategy: strategy.name(),
         kernels,
-        best,
+        best: finalists.first().cloned(),
+        finalists,
         best_over_usual,
         records: records.path(),
         seconds: spent_s(),
@@ -444,14 +464,40 @@ impl Usual {
     }
 }
 
-/// The finalists in turn; their times are put on record. Answers with the fastest, and what it takes over the fastest usual one.
+/// The settings of these kernels that were fastest by what is on record. They race as well: times of another hour are no match for those of this one, and
+/// `select` goes by both.
+fn remembered(
+    records: &Records,
+    kernels: &[Arc<dyn HostKernel>],
+    workload: &Workload,
+    machine: &Machine,
+) -> Result<Vec<Entrant>, Failure> {
+    let found = records.found(kernels, None)?;
+    let of_it = found.here.iter().filter(|one| one.workload == *workload);
+    let mut timed: Vec<_> = of_it
+        .filter_map(|one| {
+            let of = |kernel: &&Arc<dyn HostKernel>| kernel.spec().id == one.candidate.kernel;
+            let kernel = kernels.iter().find(of)?;
+            // What was a setting once need not be one any more.
+            let space = kernel.space(workload, machine);
+            space.setting(&one.candidate.params).ok()?;
+            let entrant = (Arc::clone(kernel), one.candidate.params.clone(), false);
+            Some((one.tally.mean()?, entrant))
+        })
+        .collect();
+    timed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let fastest = timed.into_iter().take(FINALISTS);
+    Ok(fastest.map(|(_, entrant)| entrant).collect())
+}
+
+/// The finalists in turn; their times are put on record. Answers with all of them, the fastest first, and what that takes over the fastest usual one.
 fn last_race(
     bench: &mut Workbench<'_>,
     records: &Records,
     machine: &Machine,
-    finalists: &[(Arc<dyn HostKernel>, Params, bool)],
+    finalists: &[Entrant],
     seconds: f64,
-) -> Result<(Option<Finalist>, Option<Comparison>), Failure> {
+) -> Result<(Vec<Finalist>, Option<Comparison>), Failure> {
     let workload = bench.workload().clone();
     let mut entrants = Vec::new();
     for (kernel, params, _) in finalists {
@@ -489,7 +535,7 @@ fn last_race(
         }
         _ => None,
     };
-    Ok((best.map(|(_, best)| best), over))
+    Ok((timed.into_iter().map(|(_, one)| one).collect(), over))
 }
 
 fn text(tuned: &Tuned) -> String {
