@@ -75,12 +75,20 @@ fn settings_on_record_are_in_the_last_race() {
         "1",
     ];
     answer(records, &explain);
-    let id = "cpu-matmul-f32-packed-portable";
     let listed = json(records, &["cache", "list", "--op", "matmul"]);
-    let of_it = listed["series"].as_array().unwrap().iter();
-    let of_it = of_it.filter(|one| one["kernel"] == id);
-    let on_record: Vec<&Value> = of_it.map(|one| &one["parameters"]).collect();
-    assert!(!on_record.is_empty(), "{listed}");
+    let series = listed["series"].as_array().unwrap();
+    let settings = |of: &Value| {
+        let of_it = series.iter().filter(|one| one["kernel"] == of["kernel"]);
+        of_it.count()
+    };
+    // Of the kernel with most settings on record, the fastest one.
+    let with_most = series.iter().max_by_key(|one| settings(one)).unwrap();
+    let of_it = series
+        .iter()
+        .filter(|one| one["kernel"] == with_most["kernel"]);
+    let time = |one: &Value| one["time_ns"].as_f64().unwrap();
+    let fastest = of_it.min_by(|a, b| time(a).total_cmp(&time(b))).unwrap();
+    let id = fastest["kernel"].as_str().unwrap();
     let asked = [
         "tune",
         "matmul",
@@ -95,10 +103,8 @@ fn settings_on_record_are_in_the_last_race() {
     ];
     let tuned = json(records, &asked);
     let finalists = tuned["finalists"].as_array().unwrap();
-    for setting in on_record.into_iter().take(2) {
-        let raced = |one: &Value| one["parameters"] == *setting;
-        assert!(finalists.iter().any(raced), "{setting}: {tuned}");
-    }
+    let raced = |one: &Value| one["parameters"] == fastest["parameters"];
+    assert!(finalists.iter().any(raced), "{fastest}: {tuned}");
     assert_eq!(finalists[0], tuned["best"]);
 }
 
