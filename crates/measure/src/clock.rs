@@ -1,17 +1,20 @@
 //! Clocks: where every duration in Kernelwise comes from.
 //!
 //! Code that measures takes a [`Clock`] instead of asking the operating system, so that a test or a
-//! replay can say what time it is. Three clocks exist because three questions do:
+//! replay can say what time it is. Four clocks exist because four questions do:
 //!
 //! - [`TscClock`]: how long did it take? The default.
 //! - [`ThreadCpuClock`]: how long did *this thread* compute? For kernels of one thread on a machine
 //!   that others use: the time in which somebody else had the processor is left out.
+//! - [`ProcessCpuClock`]: does any thread of this process compute?
 //! - [`ScriptedClock`]: what would the instrument decide if it had taken that long?
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[cfg(unix)]
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 /// A source of time in nanoseconds.
@@ -145,16 +148,39 @@ pub struct ThreadCpuClock;
 impl Clock for ThreadCpuClock {
     #[inline]
     fn now(&self) -> u64 {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        // The kernel counts this clock up from zero, so neither part is negative.
-        (time.tv_sec as u64)
-            .wrapping_mul(1_000_000_000)
-            .wrapping_add(time.tv_nsec as u64)
+        processor_ns(ClockId::ThreadCPUTime)
     }
 
     fn name(&self) -> &'static str {
         "thread-cpu"
     }
+}
+
+/// Processor time of all threads of this process together (`CLOCK_PROCESS_CPUTIME_ID`): whether any of them computes.
+#[cfg(unix)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ProcessCpuClock;
+
+#[cfg(unix)]
+impl Clock for ProcessCpuClock {
+    #[inline]
+    fn now(&self) -> u64 {
+        processor_ns(ClockId::ProcessCPUTime)
+    }
+
+    fn name(&self) -> &'static str {
+        "process-cpu"
+    }
+}
+
+#[cfg(unix)]
+#[inline]
+fn processor_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    // The kernel counts these clocks up from zero, so neither part is negative.
+    (time.tv_sec as u64)
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(time.tv_nsec as u64)
 }
 
 /// A clock that stands still until it is told to move, for tests and replays.
@@ -231,11 +257,13 @@ mod tests {
         runs_forward(&TscClock::new());
         #[cfg(unix)]
         runs_forward(&ThreadCpuClock);
+        #[cfg(unix)]
+        runs_forward(&ProcessCpuClock);
     }
 
     #[cfg(unix)]
     #[test]
-    fn thread_time_leaves_out_what_others_compute() {
+    fn thread_time_leaves_out_what_others_compute_and_process_time_does_not() {
         // Both threads spin equally; one thread's clock may not show the sum of both.
         let busy_elsewhere = || {
             std::thread::spawn(|| {
@@ -246,13 +274,14 @@ mod tests {
             .join()
             .unwrap()
         };
-        let start = ThreadCpuClock.now();
+        let (start, all) = (ThreadCpuClock.now(), ProcessCpuClock.now());
         let elsewhere = busy_elsewhere();
-        let here = ThreadCpuClock.now() - start;
+        let (here, all) = (ThreadCpuClock.now() - start, ProcessCpuClock.now() - all);
         assert!(
             here < elsewhere,
             "{here} ns here, {elsewhere} ns in the thread that worked"
         );
+        assert!(all >= elsewhere, "all threads count: {all} ns, {elsewhere}");
     }
 
     /// A counter that ticks rarely, as on some aarch64 boards: cheap to read, coarse in its steps.

@@ -48,9 +48,9 @@ pub mod stats;
 pub mod verdict;
 pub mod warning;
 
-#[cfg(unix)]
-pub use clock::ThreadCpuClock;
 pub use clock::{Clock, ClockFacts, ScriptedClock, TscClock};
+#[cfg(unix)]
+pub use clock::{ProcessCpuClock, ThreadCpuClock};
 pub use sampler::{Contender, Ending, Entry, Race, Sampler, Stop};
 pub use stats::{RatioInterval, Summary, ratio_interval};
 pub use verdict::{Comparison, Indifference, Verdict};

@@ -165,9 +165,7 @@ pub use helpers::helper_threads;
 
 #[cfg(unix)]
 mod helpers {
-    use rustix::time::{ClockId, clock_gettime};
-
-    use crate::clock::{Clock, ThreadCpuClock};
+    use crate::clock::{Clock, ProcessCpuClock, ThreadCpuClock};
     use crate::warning::Warning;
 
     /// Helpers' time above this share of the calling thread's is worth a warning.
@@ -178,17 +176,11 @@ mod helpers {
     /// It compares the processor time of the thread with that of the process, so other work in this
     /// process counts as help: ask while the process has nothing else to do.
     pub fn helper_threads<T>(body: impl FnOnce() -> T) -> (T, Option<Warning>) {
-        let process = || {
-            let time = clock_gettime(ClockId::ProcessCPUTime);
-            (time.tv_sec as u64)
-                .wrapping_mul(1_000_000_000)
-                .wrapping_add(time.tv_nsec as u64)
-        };
         // The thread's readings enclose the process's, so that reading them cannot look like help.
         let thread_start = ThreadCpuClock.now();
-        let process_start = process();
+        let process_start = ProcessCpuClock.now();
         let value = body();
-        let process_ns = process().saturating_sub(process_start);
+        let process_ns = ProcessCpuClock.now().saturating_sub(process_start);
         let thread_ns = ThreadCpuClock.now().saturating_sub(thread_start);
         let helped = process_ns as f64 > (1.0 + HELPER_SHARE) * thread_ns as f64;
         let warning = helped.then_some(Warning::HelperThreads {

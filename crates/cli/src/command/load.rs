@@ -1,7 +1,7 @@
 //! `kernelwise demo load`: what choosing is worth on a machine that is shared.
 //!
 //! A product and a convolution by turns, as in a small network, while other programs come and go. Contenders take turns of a quarter of a
-//! second, so that all of them meet the same moments, and moments that single turns meet do not count. Whoever fixes the number of threads has to do so for all of them.
+//! second, so that all of them meet the same moments; who is held against whom is held so in each round, and rounds far out do not count. Whoever fixes the number of threads has to do so for all of them.
 
 use std::ops::ControlFlow;
 use std::process::{Child, Command, Stdio};
@@ -14,13 +14,14 @@ use kernelwise_backend::sample::{self, Arrangement, Tensor, Values};
 use kernelwise_backend::{
     Call, Host, HostKernel, Scratch, Setting, Terms, prior, run as run_kernel,
 };
-use kernelwise_measure::{Clock, TscClock};
+use kernelwise_measure::{Clock, ProcessCpuClock, TscClock};
 use kernelwise_rivals::OpenBlas;
 use kernelwise_select::{Measured, RaceOptions};
 use kernelwise_types::op::Operation;
 use kernelwise_types::{Candidate, Fingerprint, Machine, Technique, Workload};
 use serde::Serialize;
 
+use super::standings;
 use crate::args::{self, Format};
 use crate::exit::Failure;
 use crate::records::Records;
@@ -35,14 +36,17 @@ const STREAM: [&str; 2] = [
 /// The note in which the last result is kept, for the report.
 pub(super) const KEPT: &str = "demo load";
 
+const KERNELWISE: &str = "kernelwise";
+
 /// A library that is left to itself.
 const LIBRARY: &str = "library default";
 
 /// How long a contender runs before the next has its turn, in seconds.
 const TURN_S: f64 = 0.25;
 
-/// A pause between turns. Threads of OpenBLAS keep turning for some 20 ms after its last product; that is not the next one's.
-const PAUSE: Duration = Duration::from_millis(50);
+/// How long it is looked whether threads of this process still compute after a turn, and how often at the most.
+const LOOK: Duration = Duration::from_millis(10);
+const MOST_LOOKS: u32 = 50;
 
 #[derive(Debug, Serialize)]
 struct Told {
@@ -60,8 +64,18 @@ struct Told {
     kernelwise_over_library_default: f64,
     /// The same over the best contender of all, while nobody else ran.
     kernelwise_over_best_idle: f64,
-    /// The same over all phases.
+    /// The same over the best number of threads, over all phases.
     kernelwise_over_best_fixed_overall: f64,
+    /// Where each of these lies nine times in ten; `null` of fewer than five rounds.
+    intervals_90: Intervals,
+}
+
+#[derive(Debug, Serialize)]
+struct Intervals {
+    kernelwise_over_best_fixed: Option<[f64; 2]>,
+    kernelwise_over_library_default: Option<[f64; 2]>,
+    kernelwise_over_best_idle: Option<[f64; 2]>,
+    kernelwise_over_best_fixed_overall: Option<[f64; 2]>,
 }
 
 /// A contender that changes nothing, whoever else runs.
@@ -82,6 +96,9 @@ struct Phase {
     calls_per_s: Vec<(String, f64)>,
     /// The same in its slowest and in its fastest turn.
     turns_calls_per_s: Vec<(String, f64, f64)>,
+    /// The same in each turn, one after the other.
+    #[serde(skip)]
+    turns: Vec<Turns>,
     /// Processors that Kernelwise took to be in use by others, in the end.
     load_seen: Option<u32>,
     /// Who computes each part of the stream for Kernelwise, in the end.
@@ -97,6 +114,16 @@ impl Phase {
     fn of(&self, name: &str) -> f64 {
         let found = self.calls_per_s.iter().find(|(known, _)| known == name);
         found.map_or(0.0, |(_, calls)| *calls)
+    }
+
+    /// Calls of Kernelwise over those of another in each round of turns, as logarithms. What both of them meet in a round cancels.
+    fn kernelwise_over(&self, name: &str) -> Vec<f64> {
+        let turns = |name: &str| self.turns.iter().find(|one| one.name == name);
+        let (Some(mine), Some(theirs)) = (turns(KERNELWISE), turns(name)) else {
+            return Vec::new();
+        };
+        let rounds = mine.rates.iter().zip(&theirs.rates);
+        rounds.map(|(mine, theirs)| (mine / theirs).ln()).collect()
     }
 }
 
@@ -233,7 +260,7 @@ impl Contender {
     fn name(&self) -> &str {
         match self {
             Self::Fixed(name, _) => name,
-            Self::Kernelwise => "kernelwise",
+            Self::Kernelwise => KERNELWISE,
         }
     }
 }
@@ -323,6 +350,7 @@ pub(crate) fn run(args: &args::DemoLoad) -> Result<(), Failure> {
             others,
             calls_per_s: turns.iter().map(Turns::middle).collect(),
             turns_calls_per_s: turns.iter().map(Turns::ends).collect(),
+            turns,
             load_seen: kw.load(),
             serves: serves.collect::<Result<_, _>>()?,
             trials: after.trials - before.trials,
@@ -405,33 +433,46 @@ fn contenders(
     Ok(contenders)
 }
 
-/// Calls per second in each turn of a contender, slowest first.
+/// Calls per second in each turn of a contender, one after the other.
+#[derive(Debug)]
 struct Turns {
     name: String,
     rates: Vec<f64>,
 }
 
 impl Turns {
-    fn of(name: &str, mut rates: Vec<f64>) -> Self {
+    fn sorted(&self) -> Vec<f64> {
+        let mut rates = self.rates.clone();
         rates.sort_by(f64::total_cmp);
-        Self {
-            name: name.to_owned(),
-            rates,
-        }
+        rates
     }
 
     /// The mean without the slowest and the fastest quarter.
     fn middle(&self) -> (String, f64) {
-        let quarter = self.rates.len() / 4;
-        let middle = &self.rates[quarter..self.rates.len() - quarter];
+        let rates = self.sorted();
+        let quarter = rates.len() / 4;
+        let middle = &rates[quarter..rates.len() - quarter];
         let mean = middle.iter().sum::<f64>() / middle.len().max(1) as f64;
         (self.name.clone(), mean)
     }
 
     fn ends(&self) -> (String, f64, f64) {
+        let rates = self.sorted();
         let end = |rate: Option<&f64>| rate.copied().unwrap_or(0.0);
-        let ends = (end(self.rates.first()), end(self.rates.last()));
-        (self.name.clone(), ends.0, ends.1)
+        (self.name.clone(), end(rates.first()), end(rates.last()))
+    }
+}
+
+/// Waits until no thread of this process computes any more. Those of OpenBLAS keep turning for a tenth of a second after its last product, which
+/// is not the next one's to pay.
+fn come_to_rest() {
+    for _ in 0..MOST_LOOKS {
+        let before = ProcessCpuClock.now();
+        std::thread::sleep(LOOK);
+        // Who looks around now and then takes a fraction of a millisecond.
+        if ProcessCpuClock.now() - before < LOOK.as_nanos() as u64 / 10 {
+            return;
+        }
     }
 }
 
@@ -476,14 +517,17 @@ fn phase(
                 }
             }
             rates[place].push(calls as f64 / since(start).max(1e-9));
-            std::thread::sleep(PAUSE);
+            come_to_rest();
             tell(since(began).min(seconds));
         }
         order.reverse();
     }
     let turns = contenders.iter().zip(rates);
     Ok(turns
-        .map(|(one, rates)| Turns::of(one.name(), rates))
+        .map(|(one, rates)| Turns {
+            name: one.name().to_owned(),
+            rates,
+        })
         .collect())
 }
 
@@ -501,27 +545,43 @@ fn told(phases: Vec<Phase>, processors: u32, others: u32, contenders: Vec<Fixed>
         .max_by(|a, b| overall(a).total_cmp(&overall(b)))
         .cloned()
         .unwrap_or_default();
-    let ratio = |busy: bool, name: &dyn Fn(&Phase) -> f64| {
-        let chosen = phases.iter().filter(|phase| (phase.others > 0) == busy);
-        let sums = chosen.fold((0.0, 0.0), |(mine, theirs), phase| {
-            (mine + phase.of("kernelwise"), theirs + name(phase))
-        });
-        sums.0 / sums.1
+    // The best of all while nobody else runs need not be a number of threads.
+    let idle = |name: &str| {
+        let alone = phases.iter().filter(|phase| phase.others == 0);
+        alone.map(|phase| phase.of(name)).sum::<f64>()
     };
-    let best_of_all = |phase: &Phase| {
-        let rates = phase.calls_per_s.iter();
-        let others = rates.filter(|(name, _)| name != "kernelwise");
-        others.map(|(_, rate)| *rate).fold(0.0, f64::max)
+    let names = contenders.iter().map(|one| one.name.clone());
+    let best_idle = names
+        .max_by(|a, b| idle(a).total_cmp(&idle(b)))
+        .unwrap_or_default();
+    let over = |name: &str, counts: &dyn Fn(&Phase) -> bool| {
+        let chosen = phases.iter().filter(|phase| counts(phase));
+        let rounds: Vec<f64> = chosen
+            .flat_map(|phase| phase.kernelwise_over(name))
+            .collect();
+        let mean = standings::middle(&rounds);
+        let interval = mean.and_then(|mean| Some([mean.low?, mean.high?]));
+        (mean.map_or(f64::NAN, |mean| mean.geometric), interval)
     };
+    let best_fixed = over(&best, &|phase| phase.others > 0);
+    let default = over(LIBRARY, &|phase| phase.others > 0);
+    let best_of_all = over(&best_idle, &|phase| phase.others == 0);
+    let overall = over(&best, &|_| true);
     Told {
         processors,
         others,
         stream: STREAM.to_vec(),
         contenders,
-        kernelwise_over_best_fixed: ratio(true, &|phase| phase.of(&best)),
-        kernelwise_over_library_default: ratio(true, &|phase| phase.of(LIBRARY)),
-        kernelwise_over_best_idle: ratio(false, &best_of_all),
-        kernelwise_over_best_fixed_overall: overall("kernelwise") / overall(&best),
+        kernelwise_over_best_fixed: best_fixed.0,
+        kernelwise_over_library_default: default.0,
+        kernelwise_over_best_idle: best_of_all.0,
+        kernelwise_over_best_fixed_overall: overall.0,
+        intervals_90: Intervals {
+            kernelwise_over_best_fixed: best_fixed.1,
+            kernelwise_over_library_default: default.1,
+            kernelwise_over_best_idle: best_of_all.1,
+            kernelwise_over_best_fixed_overall: overall.1,
+        },
         best_fixed: best,
         phases,
     }
@@ -564,13 +624,30 @@ fn text(told: &Told) -> String {
             text += "  where no library computes a part, the fastest kernel on all processors stands in\n";
         }
     }
+    let Intervals {
+        kernelwise_over_best_fixed: fixed,
+        kernelwise_over_library_default: default,
+        kernelwise_over_best_idle: idle,
+        kernelwise_over_best_fixed_overall: overall,
+    } = &told.intervals_90;
     text += &format!(
-        "beside others, Kernelwise serves {:.2}x the calls of the best fixed number ({}) and {:.2}x those of the library's default\n",
-        told.kernelwise_over_best_fixed, told.best_fixed, told.kernelwise_over_library_default
+        "beside others, Kernelwise serves {} the calls of the best fixed number ({}) and {} those of the library's default\n",
+        times(told.kernelwise_over_best_fixed, fixed),
+        told.best_fixed,
+        times(told.kernelwise_over_library_default, default)
     );
     text += &format!(
-        "alone, {:.2}x those of the best contender; over all phases {:.2}x those of the best fixed number\n",
-        told.kernelwise_over_best_idle, told.kernelwise_over_best_fixed_overall
+        "alone, {} those of the best contender; over all phases {} those of the best fixed number\n",
+        times(told.kernelwise_over_best_idle, idle),
+        times(told.kernelwise_over_best_fixed_overall, overall)
     );
     text
+}
+
+/// A ratio with where it lies nine times in ten.
+fn times(ratio: f64, interval: &Option<[f64; 2]>) -> String {
+    match interval {
+        Some([low, high]) => format!("{ratio:.2}x ({low:.2} to {high:.2})"),
+        None => format!("{ratio:.2}x"),
+    }
 }

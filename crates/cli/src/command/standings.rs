@@ -179,20 +179,48 @@ fn single_best(shapes: &[&Raced]) -> Option<String> {
 
 /// The geometric mean of ratios given as logarithms, and where it lies nine times in ten; `None` of none.
 fn mean(ln: &[f64]) -> Option<Mean> {
-    const NINETY: f64 = 1.645;
     let count = ln.len() as f64;
     let mean = ln.iter().sum::<f64>() / count;
     let freedom = (count - 1.0).max(1.0);
     let squares: f64 = ln.iter().map(|one| (one - mean).powi(2)).sum();
-    // Student's distribution is wider than the normal one by this, to a per cent from four degrees of freedom on.
-    let student = NINETY + (NINETY.powi(3) + NINETY) / (4.0 * freedom) + 1.6 / (freedom * freedom);
-    let reach = student * (squares / freedom / count).sqrt();
-    let end = |y: f64| (ln.len() >= 5).then(|| y.exp());
-    (!ln.is_empty()).then(|| Mean {
-        geometric: mean.exp(),
-        low: end(mean - reach),
-        high: end(mean + reach),
-    })
+    let reach = student(freedom) * (squares / freedom / count).sqrt();
+    (!ln.is_empty()).then(|| Mean::around(mean, reach, ln.len()))
+}
+
+/// The same without the lowest and the highest quarter, which are as if they lay at the ends of the rest (Tukey and McLaughlin): for ratios a few of which are spoiled.
+pub(super) fn middle(ln: &[f64]) -> Option<Mean> {
+    let mut ln = ln.to_vec();
+    ln.sort_by(f64::total_cmp);
+    let (count, quarter) = (ln.len(), ln.len() / 4);
+    let kept = ln.get(quarter..count - quarter)?;
+    let (low, high) = (*kept.first()?, *kept.last()?);
+    let mean = kept.iter().sum::<f64>() / kept.len() as f64;
+    let drawn_in = ln.iter().map(|one| one.clamp(low, high));
+    let all = drawn_in.clone().sum::<f64>() / count as f64;
+    let squares: f64 = drawn_in.map(|one| (one - all).powi(2)).sum();
+    let deviation = (squares / (count as f64 - 1.0).max(1.0)).sqrt();
+    let error = deviation * (count as f64).sqrt() / kept.len() as f64;
+    let freedom = (kept.len() as f64 - 1.0).max(1.0);
+    Some(Mean::around(mean, student(freedom) * error, count))
+}
+
+/// How many standard errors reach as far as nine times in ten, by degrees of freedom: Student's distribution is wider than the normal one by this, to a
+/// per cent from four on.
+fn student(freedom: f64) -> f64 {
+    const NINETY: f64 = 1.645;
+    NINETY + (NINETY.powi(3) + NINETY) / (4.0 * freedom) + 1.6 / (freedom * freedom)
+}
+
+impl Mean {
+    /// Of so many logarithms of ratios.
+    fn around(mean: f64, reach: f64, count: usize) -> Self {
+        let end = |y: f64| (count >= 5).then(|| y.exp());
+        Self {
+            geometric: mean.exp(),
+            low: end(mean - reach),
+            high: end(mean + reach),
+        }
+    }
 }
 
 pub(super) fn unsure(raced: &[Raced]) -> Vec<String> {
@@ -205,6 +233,29 @@ pub(super) fn unsure(raced: &[Raced]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_middle_is_not_moved_by_what_lies_far_out() {
+        let ratios = |last: f64| {
+            let ln = [0.9f64, 1.1, 0.95, 1.05, 1.0, 1.0, 1.02, 0.98];
+            let ln = ln.into_iter().chain([last, 1.0 / last]);
+            ln.map(f64::ln).collect::<Vec<_>>()
+        };
+        let far = middle(&ratios(8.0)).unwrap();
+        assert!((far.geometric - 1.0).abs() < 1e-3, "{far:?}");
+        assert_eq!(far.low, middle(&ratios(9.0)).unwrap().low);
+        // Student's 2.015 of five degrees of freedom, and the standard error of the mean of the middle six of ten.
+        let kept = [0.98f64, 0.95, 1.0, 1.0, 1.02, 1.05].map(f64::ln);
+        let drawn_in = kept.iter().chain([&kept[1], &kept[1], &kept[5], &kept[5]]);
+        let all = drawn_in.clone().sum::<f64>() / 10.0;
+        let squares: f64 = drawn_in.map(|one| (one - all).powi(2)).sum();
+        let error = (squares / 9.0).sqrt() / (0.6 * 10f64.sqrt());
+        let mean = kept.iter().sum::<f64>() / 6.0;
+        let reach = far.high.unwrap().ln() - mean;
+        assert!((reach / error - 2.015).abs() < 0.02, "{}", reach / error);
+        assert!(middle(&[0.1, 0.2]).unwrap().low.is_none());
+        assert!(middle(&[]).is_none());
+    }
 
     /// A workload whose candidates, `a` and `b`, take so long; the faster one is chosen.
     fn raced(workload: &str, times: [f64; 2]) -> Raced {

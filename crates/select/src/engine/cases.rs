@@ -57,8 +57,8 @@ static ENGINES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new
 /// Numbers for cases, of all engines: so that those of different ones seldom share a stamp.
 static CASES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
-/// How often a sample is shown to the watch at the most: looking takes some microseconds, and half a per cent of a thread is enough.
-const WATCH_EVERY_NS: u64 = 1_000_000;
+/// How often a sample is shown to the watch at the most: looking takes some microseconds, and a tenth of a per cent of a thread is enough.
+const WATCH_EVERY_NS: u64 = 5_000_000;
 
 /// Shows a sample to the watch, beside what it usually takes, as ln t.
 fn look(

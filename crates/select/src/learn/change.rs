@@ -60,7 +60,13 @@ const LONGEST_WAIT_NS: f64 = 3.6e12;
 pub(super) struct Wait {
     since_ns: u64,
     due_ns: u64,
+    /// How much speaks for its being over, as the logarithm of odds; what speaks against it counts as nothing.
+    signs: f64,
 }
+
+/// The logarithm of the odds, 150 to one, at which what became slow is taken to be what it was: one sample tells of a change that was plain,
+/// several of one that was no larger than what calls differ by.
+const OVER: f64 = 5.0;
 
 /// What calls take, in nanoseconds, that decides how often asking is worth it.
 #[derive(Debug, Clone, Copy)]
@@ -77,13 +83,23 @@ impl Wait {
         let mut wait = Self {
             since_ns: at_ns,
             due_ns: at_ns,
+            signs: 0.0,
         };
         wait.put_off(at_ns, stakes);
         wait
     }
 
-    pub(super) fn is_over(&self, at_ns: u64) -> bool {
+    /// Whether it is time to ask.
+    pub(super) fn is_due(&self, at_ns: u64) -> bool {
         at_ns >= self.due_ns
+    }
+
+    /// Takes a sample into account, and tells whether what was slow is over: whether samples are rather like what was usual or slower by
+    /// so much, all in ln t, with this standard deviation.
+    pub(super) fn is_ended_by(&mut self, y: f64, usual: f64, by: f64, noise: f64) -> bool {
+        let signs = by * (usual + by / 2.0 - y) / (noise * noise);
+        self.signs = (self.signs + signs).max(0.0);
+        self.signs >= OVER
     }
 
     /// Since when it is slow.
@@ -91,7 +107,7 @@ impl Wait {
         at_ns.saturating_sub(self.since_ns) as f64
     }
 
-    /// It still is slow, or cannot be asked now. What lasted for a time is likely to last for as long again, so asking every
+    /// It still is slow, or cannot be asked now. Where something speaks for its being over it is asked again soon. What lasted for a time is likely to last for as long again, so asking every
     /// `w` costs, until then, `excess / w` of the time, and `w / 2` is lost in the end at the rate by which it is better: together that is
     /// least at `w² = 2 · excess · lasted / rate`.
     pub(super) fn put_off(&mut self, at_ns: u64, stakes: &Stakes) {
@@ -104,7 +120,10 @@ impl Wait {
             // Nobody is waiting for it.
             false => lasted,
         };
-        let wait = wait.max(fewest).min(LONGEST_WAIT_NS);
+        let wait = match self.signs > 0.0 {
+            true => fewest,
+            false => wait.max(fewest).min(LONGEST_WAIT_NS),
+        };
         self.due_ns = at_ns.saturating_add(wait as u64);
     }
 }
@@ -114,6 +133,8 @@ impl Wait {
 pub(super) struct Retry {
     /// What was known of it before.
     pub(super) before: Tally,
+    /// How much slower it was found to be, in ln t.
+    pub(super) by: f64,
     /// The calls by which it was noticed, beside those before.
     pub(super) lately: Lately,
     pub(super) wait: Wait,

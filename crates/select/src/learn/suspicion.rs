@@ -9,9 +9,9 @@ use super::lately::Lately;
 use super::trials::CALLS_OF_A_TRIAL;
 use super::{Event, Learned, SETTLED};
 
-/// A change of so many standard deviations is plain: one sample tells on which side of its middle it lies. For a smaller one a sum
-/// over several is needed.
-const PLAIN: f64 = 5.0;
+/// How often it must be told that a suspect is slow while a witness is not. Where one call in six waits, a single time would convict one
+/// suspect in seven that only waited.
+const TIMES_TOLD: u32 = 3;
 
 /// A candidate that seems to have changed, until witnesses have told; the last one is itself.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +23,8 @@ pub(super) struct Suspect {
     pub(super) alike: Option<usize>,
     /// How much slower the candidate is, in ln t.
     pub(super) by: f64,
+    /// How often that was told while a witness was not slow.
+    pub(super) told: u32,
     /// What witnesses took longer than it usually does, beyond what was charged: they were held against what it seems to take.
     pub(super) unpaid_ns: f64,
 }
@@ -49,14 +51,14 @@ impl Learned {
         };
         let noise = track.tally.noise();
         let crowd = &mut self.crowds[place];
-        if crowd.by >= PLAIN * noise && y - usual <= crowd.by / 2.0 {
+        if crowd.wait.is_ended_by(y, usual, crowd.by, noise) {
             let Crowd { by, wait, .. } = self.crowds.swap_remove(place);
             let factor = (-by).exp();
             let call_ns = self.now(number).mean.exp();
             self.caution.learn(wait.lasted_ns(at_ns), call_ns);
             self.forget_signs(Some(threads));
             events.push(Event::Crowded { threads, factor });
-        } else if crowd.wait.is_over(at_ns) {
+        } else if crowd.wait.is_due(at_ns) {
             let by = crowd.by;
             let stakes = self.stakes(number, by);
             self.crowds[place].wait.put_off(at_ns, &stakes);
@@ -79,8 +81,8 @@ impl Learned {
             track.retry = None;
             return false;
         };
-        let is_plain = now - then >= PLAIN * track.tally.noise();
-        if is_plain && y <= (then + now) / 2.0 {
+        let (by, noise) = (retry.by, retry.before.noise());
+        if retry.wait.is_ended_by(y, then, by, noise) {
             // Going back and forth is a way of being interrupted.
             let lasted_ns = retry.wait.lasted_ns(at_ns);
             self.caution.learn(lasted_ns, (then + self.machine).exp());
@@ -90,11 +92,11 @@ impl Learned {
             self.forget_signs_of(number);
             events.push(Event::Changed {
                 candidate: number,
-                factor: (then - now).exp(),
+                factor: (-by).exp(),
             });
             return true;
         }
-        if retry.wait.is_over(at_ns) {
+        if retry.wait.is_due(at_ns) {
             let stakes = self.stakes(number, now - then);
             if let Some(retry) = &mut self.tracks[number].retry {
                 retry.wait.put_off(at_ns, &stakes);
@@ -201,14 +203,14 @@ impl Learned {
             return;
         }
         let by = track.slower.by();
-        let alike = self.witness(number, true);
-        match alike.or_else(|| self.witness(number, false)) {
+        match self.anybody(number) {
             Some(witness) => {
                 self.suspect = Some(Suspect {
                     candidate: number,
                     witness,
                     alike: None,
                     by,
+                    told: 0,
                     unpaid_ns: 0.0,
                 });
             }
@@ -239,7 +241,7 @@ impl Learned {
         let is_alike = self.tracks[suspect.witness].facts.threads == threads;
         if suspect.witness == suspect.candidate {
             if too {
-                return self.believe(suspect.candidate, at_ns, events);
+                return self.tell(suspect, at_ns, events);
             }
             // It was a moment. That such moments come is remembered beside what is usual.
             self.owed_ns = suspect.unpaid_ns;
@@ -278,12 +280,32 @@ impl Learned {
                 }
             },
             (false, true) => self.slow_down(&suspect, events),
-            (false, false) if suspect.alike.is_some() => self.convict(&suspect, at_ns, events),
+            (false, false) if suspect.alike.is_some() => self.tell(suspect, at_ns, events),
             // Either it is the kernel, or what it was is over: it tells by itself.
             (_, false) => {
                 let witness = suspect.candidate;
                 self.suspect = Some(Suspect { witness, ..suspect });
             }
+        }
+    }
+
+    /// It was told once more that a suspect is slow, or all with as many threads, while a witness is not: that is believed, or heard again.
+    fn tell(&mut self, suspect: Suspect, at_ns: u64, events: &mut Vec<Event>) {
+        let told = suspect.told + 1;
+        // Another kernel may have been lucky once; the others on as many threads are slow already, so the suspect itself tells.
+        let next = match suspect.alike {
+            None => self.anybody(suspect.candidate),
+            Some(_) => Some(suspect.candidate),
+        };
+        match next.filter(|_| told < TIMES_TOLD) {
+            Some(witness) => {
+                self.suspect = Some(Suspect {
+                    witness,
+                    told,
+                    ..suspect
+                });
+            }
+            None => self.convict(&suspect, at_ns, events),
         }
     }
 
@@ -355,8 +377,10 @@ impl Learned {
         let was = track.retry.map(|retry| (retry.before, retry.lately));
         let latest = (track.slower.before, std::mem::take(&mut track.lately));
         let (before, lately) = was.unwrap_or(latest);
+        let ends = since.mean().zip(before.mean());
         track.retry = Some(Retry {
             before,
+            by: ends.map_or(0.0, |(since, before)| since - before),
             lately,
             wait: Wait::new(at_ns, &stakes),
         });
@@ -366,6 +390,12 @@ impl Learned {
             candidate: number,
             factor,
         });
+    }
+
+    /// Who tells first whether a candidate became slow by itself: one with as many threads if there is any.
+    fn anybody(&self, suspect: usize) -> Option<usize> {
+        self.witness(suspect, true)
+            .or_else(|| self.witness(suspect, false))
     }
 
     /// Who tells whether a candidate became slow by itself: the best of those with as many threads, which the same things slow; or

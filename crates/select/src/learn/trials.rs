@@ -73,7 +73,7 @@ impl Learned {
         let serves = self.choice.map(|choice| choice.serves);
         // Of all on as many threads one tells, and who serves does so unasked.
         let mut due =
-            (self.crowds.iter().enumerate()).filter(|(_, crowd)| crowd.wait.is_over(at_ns));
+            (self.crowds.iter().enumerate()).filter(|(_, crowd)| crowd.wait.is_due(at_ns));
         let member = due.find_map(|(place, crowd)| {
             let fits = |i: &usize| {
                 let track = &self.tracks[*i];
@@ -100,7 +100,7 @@ impl Learned {
         }
         let is_due = |i: &usize| {
             let track = &self.tracks[*i];
-            let due = track.retry.is_some_and(|retry| retry.wait.is_over(at_ns));
+            let due = track.retry.is_some_and(|retry| retry.wait.is_due(at_ns));
             due && !track.barred && serves != Some(*i)
         };
         // Who was the fastest is asked first.

@@ -362,7 +362,7 @@ impl Selector {
 /// How long the learner rests between two looks at what waits: longer where nothing is asked about, as its waking takes a processor from whoever
 /// computes on all of them, and while nothing comes. Whoever finds its queue full learns from it on the spot.
 const SHORTEST_REST: Duration = Duration::from_millis(1);
-const USUAL_REST: Duration = Duration::from_millis(4);
+const USUAL_REST: Duration = Duration::from_millis(16);
 const LONGEST_REST: Duration = Duration::from_millis(64);
 
 fn learner(shared: Arc<Shared>) -> Result<JoinHandle<()>, std::io::Error> {

@@ -188,6 +188,65 @@ fn moments_that_come_and_go_quickly_are_no_changes() {
     assert_eq!(program.serves(), 0);
 }
 
+/// A call that waits while a witness does not is told apart from a kernel that became slow: it is slow again and again.
+#[test]
+fn a_single_witness_convicts_nobody() {
+    let mut program = known();
+    program.told_until_suspected(0, 3e6);
+    for _ in 0..2 {
+        assert_eq!(program.learned.suspect.unwrap().witness, 1);
+        assert!(program.told(1, TIMES[1]).is_empty());
+        assert!(program.told(0, 3e6).is_empty(), "heard again");
+    }
+    assert!(program.told(1, TIMES[1]).is_empty());
+    assert!(program.told(0, TIMES[0]).is_empty(), "it was a moment");
+    assert!(program.learned.suspect.is_none() && program.serves() == 0);
+    // Nor does one on another number of threads convict all on as many.
+    let mut program = known();
+    program.told_until_suspected(0, 3e6);
+    program.told(1, 3e6);
+    assert_eq!(program.learned.suspect.unwrap().witness, 2);
+    assert!(program.told(2, TIMES[2]).is_empty());
+    assert!(program.told(0, 3e6).is_empty(), "heard again");
+    assert!(program.told(0, TIMES[0]).is_empty(), "it was a moment");
+    assert!(program.learned.suspect.is_none() && program.learned.crowds.is_empty());
+}
+
+/// Where calls differ by much, as beside another program, a few that are as they used to be end a slowness as well.
+#[test]
+fn what_is_over_is_found_to_be_where_calls_differ_by_much() {
+    // Of all on as many threads, and of one kernel.
+    for alike in [true, false] {
+        let mut program = known();
+        for number in 0..200 {
+            let candidate = number / 2 % 2;
+            program.told(candidate, [0.7, 1.4][number % 2] * TIMES[candidate]);
+        }
+        let track = &program.learned.tracks[0];
+        let (usual, noise) = (track.tally.mean().unwrap().exp(), track.tally.noise());
+        let mut times = slowed(2.6);
+        if !alike {
+            times[1] = TIMES[1];
+        }
+        let event = program.told_until_believed(0, &times);
+        let by = match (alike, event) {
+            (true, Event::Crowded { factor, .. }) => factor.ln(),
+            (false, Event::Changed { factor, .. }) => factor.ln(),
+            _ => panic!("{event:?}"),
+        };
+        assert!((1.5..5.0).contains(&(by / noise)), "{by} {noise}");
+        let over = (1..=40).find(|_| {
+            let events = program.told(0, usual);
+            let over = |event: &Event| match event {
+                Event::Crowded { factor, .. } | Event::Changed { factor, .. } => *factor < 0.7,
+                _ => false,
+            };
+            events.iter().any(over)
+        });
+        assert!(over.is_some_and(|calls| calls <= 4), "{alike}: {over:?}");
+    }
+}
+
 /// A small one is over when several calls say so, and leaves nothing to ask about.
 #[test]
 fn a_small_one_leaves_nothing_behind() {

@@ -190,7 +190,7 @@ fn two_that_became_slow(first_ns: f64) -> Program {
     assert_eq!(program.serves(), 2);
     let is_due = |program: &Program, number: usize| {
         let retry = program.learned.tracks[number].retry.unwrap();
-        retry.wait.is_over(program.now)
+        retry.wait.is_due(program.now)
     };
     while !(is_due(&program, 0) && is_due(&program, 1)) {
         program.now += 100_000;
