@@ -30,6 +30,10 @@ use kernelwise_types::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use self::raced::Raced;
+
+mod raced;
+
 /// The form in which models are kept; another is fitted anew.
 const FORMAT: u32 = 2;
 /// Samples that a race leaves of a candidate at the most.
@@ -197,8 +201,19 @@ impl Memory {
         }
     }
 
-    /// What is known of these kernels.
+    /// What is known of these kernels. Who raced is held against each other as in [the race](Self::keep_race).
     pub fn recall(
+        &self,
+        kernels: &[Arc<dyn HostKernel>],
+        calibration: Option<&Calibration>,
+    ) -> Result<Recollection, StoreError> {
+        let mut found = self.uncorrected(kernels, calibration)?;
+        self.correct(&mut found.here);
+        Ok(found)
+    }
+
+    /// The same as it stands on record.
+    fn uncorrected(
         &self,
         kernels: &[Arc<dyn HostKernel>],
         calibration: Option<&Calibration>,

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use indicatif::ProgressBar;
+use kernelwise::memory::Raced;
 use kernelwise_backend::{Host, HostKernel, Terms, admit};
 use kernelwise_measure::{Clock, Comparison, Indifference, TscClock};
 use kernelwise_tune::host::{Evaluated, Settings, TuneOptions, Workbench, tune};
@@ -205,13 +206,7 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
         }
     }
     bar.finish_and_clear();
-    let kernels_of = usual.iter().map(|one| Arc::clone(&one.kernel));
-    for one in remembered(
-        &records,
-        &kernels_of.collect::<Vec<_>>(),
-        &workload,
-        &machine,
-    )? {
+    for one in remembered(&records, args, &workload, &machine, numerics)? {
         let is_known =
             |(kernel, params, _): &Entrant| kernel.spec().id == one.0.spec().id && *params == one.1;
         if !finalists.iter().any(is_known) {
@@ -464,15 +459,24 @@ impl Usual {
     }
 }
 
-/// The settings of these kernels that were fastest by what is on record. They race as well: times of another hour are no match for those of this one, and
-/// `select` goes by both.
+/// Those that were fastest by what is on record, whether they have something to set or not. They race as well: times of another hour are no match for
+/// those of this one, and `select` goes by both.
 fn remembered(
     records: &Records,
-    kernels: &[Arc<dyn HostKernel>],
+    args: &args::Tune,
     workload: &Workload,
     machine: &Machine,
+    numerics: Numerics,
 ) -> Result<Vec<Entrant>, Failure> {
-    let found = records.found(kernels, None)?;
+    let host = Host::new(machine.clone(), kernelwise_cpu::kernels()?)?;
+    let terms = Terms {
+        numerics,
+        ..Terms::usual(machine)
+    };
+    let mut kernels = host.kernels_for(workload);
+    let asked = |id: &str| args.kernel.as_deref().is_none_or(|asked| asked == id);
+    kernels.retain(|kernel| asked(kernel.spec().id.as_str()));
+    let found = records.found(&kernels, None)?;
     let of_it = found.here.iter().filter(|one| one.workload == *workload);
     let mut timed: Vec<_> = of_it
         .filter_map(|one| {
@@ -480,8 +484,10 @@ fn remembered(
             let kernel = kernels.iter().find(of)?;
             // What was a setting once need not be one any more.
             let space = kernel.space(workload, machine);
-            space.setting(&one.candidate.params).ok()?;
-            let entrant = (Arc::clone(kernel), one.candidate.params.clone(), false);
+            let setting = space.setting(&one.candidate.params).ok()?;
+            admit(kernel.as_ref(), workload, None, &setting, &terms).ok()?;
+            let is_usual = setting == space.default_setting();
+            let entrant = (Arc::clone(kernel), one.candidate.params.clone(), is_usual);
             Some((one.tally.mean()?, entrant))
         })
         .collect();
@@ -505,7 +511,7 @@ fn last_race(
         entrants.push((Arc::clone(kernel), space.setting(params)?));
     }
     let race = bench.race(&entrants, 15..=60, Duration::from_secs_f64(seconds))?;
-    let mut timed = Vec::new();
+    let (mut timed, mut raced) = (Vec::new(), Vec::new());
     for ((kernel, params, is_usual), entry) in finalists.iter().zip(&race.entries) {
         let Some(summary) = &entry.summary_ns else {
             continue;
@@ -514,10 +520,6 @@ fn last_race(
             kernel: kernel.spec().id.clone(),
             params: params.clone(),
         };
-        let text = workload.to_string();
-        let version = kernel.spec().version;
-        let memory = records.memory();
-        memory.keep(&text, &candidate, version, &entry.samples_ns);
         let finalist = Finalist {
             kernel: candidate.kernel.to_string(),
             parameters: params.to_string(),
@@ -525,7 +527,14 @@ fn last_race(
             is_usual: *is_usual,
         };
         timed.push((entry.name.clone(), finalist));
+        raced.push(Raced {
+            candidate,
+            version: kernel.spec().version,
+            times_ns: entry.samples_ns.clone(),
+        });
     }
+    let kernels: Vec<_> = finalists.iter().map(|one| Arc::clone(&one.0)).collect();
+    records.memory().keep_race(&workload, &kernels, &raced)?;
     timed.sort_by(|a, b| a.1.time_ns.total_cmp(&b.1.time_ns));
     let best = timed.first().cloned();
     let usual = timed.iter().find(|(_, one)| one.is_usual);
