@@ -14,7 +14,7 @@ use kernelwise_backend::sample::{self, Arrangement, Tensor, Values};
 use kernelwise_backend::{
     Call, Host, HostKernel, Scratch, Setting, Terms, prior, run as run_kernel,
 };
-use kernelwise_measure::{Clock, ProcessCpuClock, TscClock};
+use kernelwise_measure::{Clock, TscClock};
 use kernelwise_rivals::OpenBlas;
 use kernelwise_select::{Measured, RaceOptions};
 use kernelwise_types::op::Operation;
@@ -46,6 +46,7 @@ const TURN_S: f64 = 0.25;
 
 /// How long it is looked whether threads of this process still compute after a turn, and how often at the most.
 const LOOK: Duration = Duration::from_millis(10);
+#[cfg(unix)]
 const MOST_LOOKS: u32 = 50;
 
 #[derive(Debug, Serialize)]
@@ -465,7 +466,9 @@ impl Turns {
 
 /// Waits until no thread of this process computes any more. Those of OpenBLAS keep turning for a tenth of a second after its last product, which
 /// is not the next one's to pay.
+#[cfg(unix)]
 fn come_to_rest() {
+    use kernelwise_measure::ProcessCpuClock;
     for _ in 0..MOST_LOOKS {
         let before = ProcessCpuClock.now();
         std::thread::sleep(LOOK);
@@ -474,6 +477,12 @@ fn come_to_rest() {
             return;
         }
     }
+}
+
+/// Waits for longer than that.
+#[cfg(not(unix))]
+fn come_to_rest() {
+    std::thread::sleep(15 * LOOK);
 }
 
 /// Turns of all contenders until the time is over.

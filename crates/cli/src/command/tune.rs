@@ -30,8 +30,12 @@ use crate::{interrupt, output, progress};
 
 /// Kernels whose usual setting takes longer than so many times the best are not worth tuning.
 const WORTH_TUNING: f64 = 2.0;
-/// Settings of each kernel that race the usual ones in the end.
+/// Settings of each kernel that race the usual ones in the end, and of those on record at the least.
 const FINALISTS: usize = 2;
+/// Who is on record with no more than so many times the best of them is in the last race as well: hours differ by about as much. So many of them at
+/// the most.
+const NEAR_ON_RECORD: f64 = 1.25;
+const FROM_RECORD: usize = 8;
 /// The share of the time that the last race has.
 const LAST_RACE: f64 = 0.2;
 /// Evaluations after which what is known is kept.
@@ -459,7 +463,7 @@ impl Usual {
     }
 }
 
-/// Those that were fastest by what is on record, whether they have something to set or not. They race as well: times of another hour are no match for
+/// Those that were about as fast as the fastest by what is on record, whether they have something to set or not. They race as well: times of another hour are no match for
 /// those of this one, and `select` goes by both.
 fn remembered(
     records: &Records,
@@ -492,8 +496,12 @@ fn remembered(
         })
         .collect();
     timed.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let fastest = timed.into_iter().take(FINALISTS);
-    Ok(fastest.map(|(_, entrant)| entrant).collect())
+    let most = timed
+        .first()
+        .map_or(0.0, |(best, _)| best + NEAR_ON_RECORD.ln());
+    let near = timed.into_iter().enumerate().take(FROM_RECORD);
+    let near = near.take_while(|(place, (mean, _))| *place < FINALISTS || *mean <= most);
+    Ok(near.map(|(_, (_, entrant))| entrant).collect())
 }
 
 /// The finalists in turn; their times are put on record. Answers with all of them, the fastest first, and what that takes over the fastest usual one.
