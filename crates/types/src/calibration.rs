@@ -89,7 +89,7 @@ pub struct Bandwidth {
     pub rate: Measured<ByteRate>,
 }
 
-/// Cost of a fork and join over threads that look out for work.
+/// Cost of a fork and join over an idle pool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ForkJoin {
     /// Threads in the pool.
