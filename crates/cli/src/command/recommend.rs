@@ -171,6 +171,7 @@ fn between(
     workload: &Workload,
     constraints: &Constraints,
 ) -> Result<(), Failure> {
+    let state = state();
     let mut devices = Coordinator::new(0);
     for name in names {
         let (strategy, link): (Arc<dyn TuningStrategy>, Link) = match name.as_str() {
@@ -184,7 +185,7 @@ fn between(
         let added = devices.add(strategy, link);
         added.map_err(|error| Failure::Usage(error.into()))?;
     }
-    let placement = devices.recommend(workload, &state(), constraints);
+    let placement = devices.recommend(workload, &state, constraints);
     let placement = placement.map_err(refused)?;
     let chosen = &placement.recommendation;
     let first = Placed {
@@ -351,8 +352,9 @@ fn host(
     workload: &Workload,
     constraints: &Constraints,
 ) -> Result<(), Failure> {
+    let state = state();
     let strategy = processor(args, workload)?;
-    let recommended = strategy.tune_for_workload(workload, &state(), constraints);
+    let recommended = strategy.tune_for_workload(workload, &state, constraints);
     let recommendation = recommended.map_err(refused)?;
     match args.format {
         Format::Json => output::json(
@@ -366,7 +368,8 @@ fn host(
     }
 }
 
-/// How busy the machine is, over a short while.
+/// How busy the machine is, over a short while. Whoever asks later counts itself: calibration computes on all processors, and the threads of a
+/// library that was just opened look out for work.
 pub(super) fn state() -> SystemState {
     let clock = TscClock::new();
     let mut reader = StateReader::new(Tree::system());
