@@ -80,6 +80,7 @@ pub(crate) fn select(args: &args::Explain) -> Result<(), Failure> {
 
 /// The choice with what it was made from.
 pub(crate) fn explain(args: &args::Explain) -> Result<(), Failure> {
+    let state = super::recommend::state();
     let Ready {
         workload,
         selector,
@@ -95,7 +96,6 @@ pub(crate) fn explain(args: &args::Explain) -> Result<(), Failure> {
     let threads = candidate.params.get("threads").unwrap_or(1);
     let threads = u32::try_from(threads).unwrap_or(1);
     let machine = kernelwise_probe::machine();
-    let state = super::recommend::state();
     let class = |(time, calibration): (Nanos, &Calibration)| {
         let (ns, state) = (time.get(), Some(&state));
         bound(&workload, ns, threads, &machine, calibration, state)
