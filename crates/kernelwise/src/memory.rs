@@ -31,6 +31,7 @@ use kernelwise_types::{
 use serde::{Deserialize, Serialize};
 
 pub use self::raced::Raced;
+use self::raced::Races;
 
 mod raced;
 
@@ -207,16 +208,15 @@ impl Memory {
         kernels: &[Arc<dyn HostKernel>],
         calibration: Option<&Calibration>,
     ) -> Result<Recollection, StoreError> {
-        let mut found = self.uncorrected(kernels, calibration)?;
-        self.correct(&mut found.here);
-        Ok(found)
+        self.recall_with(kernels, calibration, &self.races())
     }
 
-    /// The same as it stands on record.
-    fn uncorrected(
+    /// The same, corrected by what these races told.
+    fn recall_with(
         &self,
         kernels: &[Arc<dyn HostKernel>],
         calibration: Option<&Calibration>,
+        races: &Races,
     ) -> Result<Recollection, StoreError> {
         let here = Here {
             place: (*self.place).clone(),
@@ -241,7 +241,7 @@ impl Memory {
         }
         let mut others: BTreeMap<Fingerprint, (f64, Vec<Remembered>)> = BTreeMap::new();
         for (known, trust) in usable {
-            let Some(one) = self.remembered(&known, trust) else {
+            let Some(one) = self.remembered(&known, trust, races) else {
                 let has_times = known.statistics.times().samples() > 0;
                 found.ignore(if has_times { UNREADABLE } else { NO_TIMES }, 1);
                 continue;
@@ -270,16 +270,21 @@ impl Memory {
     }
 
     /// One series in the words of a selector; `None` if it has no times or names what is no workload or kernel.
-    fn remembered(&self, known: &Known, trust: Trust) -> Option<Remembered> {
+    fn remembered(&self, known: &Known, trust: Trust, races: &Races) -> Option<Remembered> {
         let as_of = match self.frozen {
             false => self.clock.now_s(),
             true => known.statistics.last_s(),
         };
         let faded = known.statistics.faded(as_of)?;
+        let samples = known.statistics.times().samples();
+        let correction = match trust {
+            Trust::Measured => races.correction(&known.key, samples, &faded, as_of),
+            Trust::Stale { .. } | Trust::Prior { .. } | Trust::Ignored { .. } => 0.0,
+        };
         let tally = Tally::of(
-            known.statistics.times().samples(),
+            samples,
             trust.worth(faded.weight),
-            faded.mean_ln,
+            faded.mean_ln + correction,
             faded.sd_ln,
         )?;
         let tally = match trust {

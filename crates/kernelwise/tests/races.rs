@@ -6,7 +6,7 @@ use std::path::Path;
 
 use kernelwise::Workload;
 use kernelwise::memory::{Memory, Raced};
-use kernelwise::store::{Export, WallClock, Wisdom};
+use kernelwise::store::{Export, Prune, WallClock, Wisdom};
 use kernelwise::types::{Candidate, Machine};
 
 const NOW_S: u64 = 1_800_000_000;
@@ -45,12 +45,17 @@ fn keep(memory: &Memory, params: &str, ms: f64, times: usize) {
 }
 
 fn race(memory: &Memory, entrants: &[(&str, f64)]) {
+    race_for(memory, entrants, 15);
+}
+
+/// The same with so many turns.
+fn race_for(memory: &Memory, entrants: &[(&str, f64)], turns: usize) {
     let raced = entrants.iter().map(|(params, ms)| {
         let (candidate, version) = setting(params);
         Raced {
             candidate,
             version,
-            times_ns: vec![1e6 * ms; 15],
+            times_ns: vec![1e6 * ms; turns],
         }
     });
     let kernels = kernelwise_cpu::kernels().unwrap();
@@ -104,10 +109,47 @@ fn a_second_race_starts_from_the_record_itself() {
         recalled(&memory, TUNED) / recalled(&memory, QUICK),
         1.5 / 1.4,
     );
-    // One that was in the first race only stands as it is on record.
+}
+
+/// One that nobody raced against, or that was broken off, says nothing, and takes nothing away.
+#[test]
+fn a_race_of_one_and_one_that_was_broken_off_change_nothing_that_was_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = raced(dir.path());
+    let before = recalled(&memory, TUNED);
+    race(&memory, &[]);
     race(&memory, &[(QUICK, 1.4)]);
-    let of_tuned = (1.60f64.ln() * 20.0 + 1.26f64.ln() * 15.0 + 1.5f64.ln() * 15.0) / 50.0;
-    close(recalled(&memory, TUNED), of_tuned.exp());
+    race_for(&memory, &[(QUICK, 9.0), ("pack_b=0", 1.0)], 1);
+    close(recalled(&memory, TUNED), before);
+    // Who was not in a later race keeps what the earlier one told.
+    race(&memory, &[(QUICK, 1.3), ("pack_b=0", 1.2)]);
+    close(recalled(&memory, TUNED), before);
+}
+
+/// A record that was deleted takes what was told of it along.
+#[test]
+fn a_new_record_is_not_corrected_by_what_was_told_of_an_old_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = raced(dir.path());
+    let all = Prune {
+        most_series: Some(0),
+        ..Prune::default()
+    };
+    assert_eq!(memory.store().unwrap().prune(&all).unwrap().series, 2);
+    keep(&memory, TUNED, 1.8, 5);
+    close(recalled(&memory, TUNED), 1.8);
+}
+
+/// Weeks later few samples of today outweigh all that was there then, and the correction with it.
+#[test]
+fn what_is_told_fades_with_the_record() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(raced(dir.path()));
+    let later = WallClock::new(|| NOW_S + 10 * 7 * 86_400);
+    let memory = Memory::open(dir.path(), &machine(), later).unwrap();
+    keep(&memory, TUNED, 1.8, 10);
+    let recalled = recalled(&memory, TUNED);
+    assert!((1.795..1.8).contains(&recalled), "{recalled}");
 }
 
 #[test]

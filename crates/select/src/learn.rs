@@ -9,8 +9,8 @@
 //! many threads, because another program took a processor from them, or the machine under all kernels. A sum of such distances
 //! (CUSUM) tells change from noise. Then witnesses run. The first is the best of the others with as many threads. If it is not slower,
 //! the kernel is, or was for a moment: its next call tells which. If it is, the best on another number of threads runs. If that
-//! is slower too, the machine changed; if not, all with as many threads did: a crowd. Calls that wait for a processor look like either, so nobody is
-//! convicted before that was told three times. What is the machine's or theirs is kept apart from
+//! is slower too, the machine changed; if not, all with as many threads did: a crowd. Calls that wait for a processor look like either, so that is
+//! heard three times where somebody else might take over and can be asked at all. What is the machine's or theirs is kept apart from
 //! what is known of the kernels and is lost when it is over; nobody is replaced but by who is better on it.
 //!
 //! What made something slow may pass, and often does within milliseconds when it was another program. So it is asked again: how soon

@@ -59,14 +59,14 @@ struct Told {
     phases: Vec<Phase>,
     /// The number of threads that served most calls over all phases.
     best_fixed: String,
-    /// Calls of Kernelwise over those of that number of threads, while others ran.
-    kernelwise_over_best_fixed: f64,
+    /// Calls of Kernelwise over those of that number of threads, while others ran; `null` where nobody had a turn.
+    kernelwise_over_best_fixed: Option<f64>,
     /// The same over the library's default.
-    kernelwise_over_library_default: f64,
+    kernelwise_over_library_default: Option<f64>,
     /// The same over the best contender of all, while nobody else ran.
-    kernelwise_over_best_idle: f64,
+    kernelwise_over_best_idle: Option<f64>,
     /// The same over the best number of threads, over all phases.
-    kernelwise_over_best_fixed_overall: f64,
+    kernelwise_over_best_fixed_overall: Option<f64>,
     /// Where each of these lies nine times in ten; `null` of fewer than five rounds.
     intervals_90: Intervals,
 }
@@ -570,7 +570,7 @@ fn told(phases: Vec<Phase>, processors: u32, others: u32, contenders: Vec<Fixed>
             .collect();
         let mean = standings::middle(&rounds);
         let interval = mean.and_then(|mean| Some([mean.low?, mean.high?]));
-        (mean.map_or(f64::NAN, |mean| mean.geometric), interval)
+        (mean.map(|mean| mean.geometric), interval)
     };
     let best_fixed = over(&best, &|phase| phase.others > 0);
     let default = over(LIBRARY, &|phase| phase.others > 0);
@@ -654,9 +654,75 @@ fn text(told: &Told) -> String {
 }
 
 /// A ratio with where it lies nine times in ten.
-fn times(ratio: f64, interval: &Option<[f64; 2]>) -> String {
-    match interval {
-        Some([low, high]) => format!("{ratio:.2}x ({low:.2} to {high:.2})"),
-        None => format!("{ratio:.2}x"),
+fn times(ratio: Option<f64>, interval: &Option<[f64; 2]>) -> String {
+    match (ratio, interval) {
+        (Some(ratio), Some([low, high])) => format!("{ratio:.2}x ({low:.2} to {high:.2})"),
+        (Some(ratio), None) => format!("{ratio:.2}x"),
+        (None, _) => "an unknown number of times".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(others: u32, rates: [(&str, &[f64]); 4]) -> Phase {
+        let turns = rates.map(|(name, rates)| Turns {
+            name: name.to_owned(),
+            rates: rates.to_vec(),
+        });
+        Phase {
+            others,
+            calls_per_s: turns.iter().map(Turns::middle).collect(),
+            turns_calls_per_s: turns.iter().map(Turns::ends).collect(),
+            turns: turns.into(),
+            load_seen: None,
+            serves: Vec::new(),
+            trials: 0,
+            trials_excess_share: 0.0,
+            verification_share: 0.0,
+        }
+    }
+
+    #[test]
+    fn who_is_held_against_whom_is_held_so_in_each_round() {
+        // Rounds of different speed, in one of which a neighbour halved what Kernelwise could do.
+        let rounds = [100.0, 50.0, 200.0, 80.0, 120.0, 90.0, 110.0, 100.0];
+        let times = |by: f64| rounds.map(|rate| by * rate);
+        let mut mine = times(1.1);
+        mine[3] /= 2.0;
+        let alone = [
+            ("1 thread", &times(0.5)[..]),
+            ("2 threads", &times(1.0)[..]),
+            (LIBRARY, &times(1.25)[..]),
+            (KERNELWISE, &mine[..]),
+        ];
+        let beside = [
+            ("1 thread", &times(0.9)[..]),
+            ("2 threads", &times(1.0)[..]),
+            (LIBRARY, &times(0.2)[..]),
+            (KERNELWISE, &times(1.1)[..]),
+        ];
+        let fixed = ["1 thread", "2 threads", LIBRARY].map(|name| Fixed {
+            name: name.to_owned(),
+            kernels: Vec::new(),
+            of_a_library: Vec::new(),
+        });
+        let told = told(vec![phase(0, alone), phase(1, beside)], 2, 1, fixed.into());
+        assert_eq!(told.best_fixed, "2 threads");
+        let close = |a: Option<f64>, b: f64| assert!((a.unwrap() - b).abs() < 1e-9, "{a:?} {b}");
+        close(told.kernelwise_over_best_fixed, 1.1);
+        close(told.kernelwise_over_library_default, 5.5);
+        close(told.kernelwise_over_best_idle, 1.1 / 1.25);
+        let [low, high] = told
+            .intervals_90
+            .kernelwise_over_best_fixed_overall
+            .unwrap();
+        assert!(low <= 1.1 && 1.1 <= high && high < 1.2, "{low} {high}");
+        assert!(
+            text(&told).contains("5.50x (5.50 to 5.50)"),
+            "{}",
+            text(&told)
+        );
     }
 }

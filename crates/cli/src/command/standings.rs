@@ -189,7 +189,7 @@ fn mean(ln: &[f64]) -> Option<Mean> {
 
 /// The same without the lowest and the highest quarter, which are as if they lay at the ends of the rest (Tukey and McLaughlin): for ratios a few of which are spoiled.
 pub(super) fn middle(ln: &[f64]) -> Option<Mean> {
-    let mut ln = ln.to_vec();
+    let mut ln: Vec<f64> = ln.iter().copied().filter(|one| one.is_finite()).collect();
     ln.sort_by(f64::total_cmp);
     let (count, quarter) = (ln.len(), ln.len() / 4);
     let kept = ln.get(quarter..count - quarter)?;
@@ -201,7 +201,7 @@ pub(super) fn middle(ln: &[f64]) -> Option<Mean> {
     let deviation = (squares / (count as f64 - 1.0).max(1.0)).sqrt();
     let error = deviation * (count as f64).sqrt() / kept.len() as f64;
     let freedom = (kept.len() as f64 - 1.0).max(1.0);
-    Some(Mean::around(mean, student(freedom) * error, count))
+    Some(Mean::around(mean, student(freedom) * error, kept.len()))
 }
 
 /// How many standard errors reach as far as nine times in ten, by degrees of freedom: Student's distribution is wider than the normal one by this, to a

@@ -479,7 +479,10 @@ fn remembered(
     };
     let mut kernels = host.kernels_for(workload);
     let asked = |id: &str| args.kernel.as_deref().is_none_or(|asked| asked == id);
-    kernels.retain(|kernel| asked(kernel.spec().id.as_str()));
+    kernels.retain(|kernel| {
+        let spec = kernel.spec();
+        asked(spec.id.as_str()) && spec.technique != Technique::Reference
+    });
     let found = records.found(&kernels, None)?;
     let of_it = found.here.iter().filter(|one| one.workload == *workload);
     let mut timed: Vec<_> = of_it
@@ -542,7 +545,9 @@ fn last_race(
         });
     }
     let kernels: Vec<_> = finalists.iter().map(|one| Arc::clone(&one.0)).collect();
-    records.memory().keep_race(&workload, &kernels, &raced)?;
+    if let Err(error) = records.memory().keep_race(&workload, &kernels, &raced) {
+        output::note(&format!("the last race is not on record: {error}"));
+    }
     timed.sort_by(|a, b| a.1.time_ns.total_cmp(&b.1.time_ns));
     let best = timed.first().cloned();
     let usual = timed.iter().find(|(_, one)| one.is_usual);

@@ -120,7 +120,8 @@ impl Wait {
             // Nobody is waiting for it.
             false => lasted,
         };
-        let wait = match self.signs > 0.0 {
+        // Where somebody is waiting for it.
+        let wait = match self.signs > 0.0 && rate > 0.0 {
             true => fewest,
             false => wait.max(fewest).min(LONGEST_WAIT_NS),
         };

@@ -81,7 +81,12 @@ impl Learned {
             track.retry = None;
             return false;
         };
-        let (by, noise) = (retry.by, retry.before.noise());
+        let noise = retry.before.noise();
+        // By as much as was found, or as it is by now if that is less and still worth the name.
+        let by = match now - then > noise {
+            true => retry.by.min(now - then),
+            false => retry.by,
+        };
         if retry.wait.is_ended_by(y, then, by, noise) {
             // Going back and forth is a way of being interrupted.
             let lasted_ns = retry.wait.lasted_ns(at_ns);
@@ -259,10 +264,12 @@ impl Learned {
                     let alike = Some(suspect.witness);
                     self.convict(&Suspect { alike, ..suspect }, at_ns, events);
                 }
+                // What was told of the kernel alone was not told of all with as many threads.
                 Some(witness) => {
                     self.suspect = Some(Suspect {
                         witness,
                         alike: Some(suspect.witness),
+                        told: 0,
                         ..suspect
                     });
                 }

@@ -210,6 +210,17 @@ fn a_single_witness_convicts_nobody() {
     assert!(program.told(0, 3e6).is_empty(), "heard again");
     assert!(program.told(0, TIMES[0]).is_empty(), "it was a moment");
     assert!(program.learned.suspect.is_none() && program.learned.crowds.is_empty());
+    // What was told of one kernel before was not told of all.
+    let mut program = known();
+    program.told_until_suspected(0, 3e6);
+    for _ in 0..2 {
+        program.told(1, TIMES[1]);
+        program.told(0, 3e6);
+    }
+    program.told(1, 3e6);
+    assert_eq!(program.learned.suspect.unwrap().witness, 2);
+    assert!(program.told(2, TIMES[2]).is_empty(), "heard again");
+    assert!(program.learned.crowds.is_empty());
 }
 
 /// Where calls differ by much, as beside another program, a few that are as they used to be end a slowness as well.
