@@ -687,7 +687,9 @@ mod tests {
     #[test]
     fn who_is_held_against_whom_is_held_so_in_each_round() {
         // Rounds of different speed, in one of which a neighbour halved what Kernelwise could do.
-        let rounds = [100.0, 50.0, 200.0, 80.0, 120.0, 90.0, 110.0, 100.0, 95.0, 105.0];
+        let rounds = [
+            100.0, 50.0, 200.0, 80.0, 120.0, 90.0, 110.0, 100.0, 95.0, 105.0,
+        ];
         let times = |by: f64| rounds.map(|rate| by * rate);
         let mut mine = times(1.1);
         mine[3] /= 2.0;
