@@ -3,7 +3,7 @@
 //! What happens, in order:
 //!
 //! 1. **Start.** A few configurations, each the farthest from the others among some drawn; with records of other
-//!    devices, what did best there.
+//!    devices, what did best there, and for a while every second evaluation is a peak of one of them.
 //! 2. **Believe.** ln t by [trees](crate::surrogate::forest) and by a [smooth guess](crate::surrogate::smooth), on equal terms. Where the two
 //!    are apart, and where trees are apart from each other, little is known. If something failed, trees tell how likely a
 //!    configuration works.
@@ -32,6 +32,8 @@ use crate::surrogate::smooth::Smooth;
 const START: usize = 5;
 /// The same with records of other devices.
 const WARM_START: usize = 3;
+/// Peaks of other devices that are looked at, with every second evaluation.
+const PEAKS: usize = 8;
 /// Configurations drawn, of which the farthest is taken.
 const FARTHEST_OF: usize = 10;
 /// Trees for ln t, and how many of them are grown again after a measurement.
@@ -326,6 +328,16 @@ impl Guided {
         true
     }
 
+    /// Where another device has a peak, if there are records of others.
+    fn next_peak(&mut self) -> Option<Configuration> {
+        let peak = self
+            .warm
+            .as_mut()?
+            .next_peak(|one| self.tried.is_new(one))?;
+        self.tried.asked(&peak);
+        Some(peak)
+    }
+
     /// Whether so much gain per run, times the runs to come, is less than what finding out costs.
     fn not_worth(&self, gain: f64) -> bool {
         let (Some(runs), Some((best, _))) = (self.runs, self.tried.best()) else {
@@ -343,6 +355,12 @@ impl Search for Guided {
 
     fn ask(&mut self) -> Option<Configuration> {
         self.asked += 1;
+        if self.asked <= 2 * PEAKS
+            && self.asked.is_multiple_of(2)
+            && let Some(peak) = self.next_peak()
+        {
+            return Some(peak);
+        }
         let start = match (&self.warm, self.plain) {
             (_, true) => PLAIN_START,
             (None, false) => START,

@@ -600,6 +600,75 @@ fn the_first_is_one_that_no_record_dislikes() {
     assert_eq!((first(false), first(true)), (0, 1));
 }
 
+/// A record of a space of two parameters, by a time for each pair of values.
+fn landscape(device: &str, time: impl Fn(i32, i32) -> f64) -> Arc<Record> {
+    let pairs = (0..24).flat_map(|x| (0..24).map(move |y| (x, y)));
+    let lines: Vec<String> = pairs
+        .map(|(x, y)| format!("\"{x},{y}\": {{\"time\": {}}}", time(x, y)))
+        .collect();
+    let values: Vec<i32> = (0..24).collect();
+    let text = format!(
+        r#"{{"device_name": "{device}", "tune_params_keys": ["x", "y"], "tune_params": {{"x": {values:?}, "y": {values:?}}}, "cache": {{{}}}}}"#,
+        lines.join(",")
+    );
+    Arc::new(Record::read(text.as_bytes()).unwrap())
+}
+
+/// Slower the farther from the nearest of these peaks, which have times of their own.
+fn around(peaks: &[(i32, i32, f64)]) -> impl Fn(i32, i32) -> f64 {
+    move |x, y| {
+        let times = peaks
+            .iter()
+            .map(|&(px, py, time)| time * (1.0 + 0.9 * f64::from((x - px).abs() + (y - py).abs())));
+        times.fold(f64::INFINITY, f64::min)
+    }
+}
+
+#[test]
+fn peaks_of_other_devices_are_looked_at_the_nearest_kin_first() {
+    // Nothing between them is as fast, along either parameter; the last is more than twice as slow as the first.
+    let kin = landscape(
+        "Acme 1",
+        around(&[(1, 1, 1.0), (4, 4, 1.3), (6, 6, 1.9), (7, 0, 2.1)]),
+    );
+    let other = landscape("Other 1", around(&[(0, 7, 1.0), (3, 2, 1.2)]));
+    let knowledge = Knowledge {
+        records: vec![other, kin],
+        device: "Acme 2".to_owned(),
+        runs: None,
+    };
+    let space = Arc::new(knowledge.records[0].space.clone());
+    let mut warm = warm::Warm::new(&space, &knowledge).unwrap();
+    let known = Configuration::new([4, 4]);
+    let peaks = std::iter::from_fn(|| warm.next_peak(|one| *one != known));
+    let peaks: Vec<Vec<u16>> = peaks.map(|one| one.places().to_vec()).collect();
+    // Four of the maker's for one of the other, but it has only three, and one of them is known.
+    assert_eq!(peaks, [[1, 1], [6, 6], [0, 7], [3, 2]]);
+}
+
+#[test]
+fn a_lower_peak_of_another_device_that_is_the_highest_here_is_found_soon() {
+    let there = around(&[(3, 4, 1.0), (9, 13, 1.1), (15, 8, 1.2), (21, 20, 1.9)]);
+    let here = around(&[(3, 4, 1.0), (9, 13, 1.1), (15, 8, 1.2), (21, 20, 0.5)]);
+    let record = landscape("", there);
+    let space = Arc::new(record.space.clone());
+    let knowledge = Knowledge {
+        records: vec![record],
+        ..Knowledge::default()
+    };
+    for seed in 0..10 {
+        let mut search = Strategy::Default.search(&space, seed, &knowledge);
+        let mut found = f64::INFINITY;
+        for _ in 0..10 {
+            let next = search.ask().unwrap();
+            let time = here(i32::from(next.places()[0]), i32::from(next.places()[1]));
+            found = found.min(time);
+            search.tell(&next, &Outcome::measured(time));
+        }
+        assert_eq!(found, 0.5, "seed {seed}");
+    }
+}
+
 #[test]
 fn records_of_something_else_are_left_out() {
     let other = Arc::new(Space::new(vec![Parameter::new("z", [1, 2])], &[] as &[&str]).unwrap());

@@ -5,12 +5,15 @@
 //!    peak that stands alone, on one device or among its neighbours, is not where it was on the next.
 //! 2. **From then on**, a record weighs the more the better it predicts ln t of what was measured here, up to a factor. A record
 //!    that says nothing, every configuration being equally fast, is weighed with the others: where it wins, others do not matter.
-//! 3. What the records expect is taken as given, and models learn what it leaves unexplained. Where records contradict
+//! 3. **Peaks**, configurations that no change of one parameter makes faster, are where they were on other devices more reliably than the best of them is
+//!    the best again: another kind of memory or more threads lift one of them above another. So some are looked at however low
+//!    they are expected to be. Records that mislead lose a few evaluations by that.
+//! 4. What the records expect is taken as given, and models learn what it leaves unexplained. Where records contradict
 //!    each other, they are doubted. Where none has anything, as its device or its list of values did not have it, they expect what they
 //!    have next to it.
-//! 4. Configurations that stood together elsewhere are near each other for the smooth guess, however far apart their parameters are.
+//! 5. Configurations that stood together elsewhere are near each other for the smooth guess, however far apart their parameters are.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Knowledge;
 use crate::gpu::{Gpu, device};
@@ -34,6 +37,8 @@ const SETTLED: usize = 40;
 const FRONT: usize = 100;
 /// How much neighbours count in the rank of a configuration.
 const NEIGHBOURS: f64 = 0.3;
+/// A peak that takes more than twice as long as the best of its record, in ln t, is not looked at.
+const LOW: f64 = std::f64::consts::LN_2;
 /// How much of the contradictions of records is doubt, and after how many measurements half of it is gone.
 const DOUBT: f64 = 0.3;
 const DOUBT_HALVES: f64 = 8.0;
@@ -47,6 +52,9 @@ struct Donor {
     rank: Vec<f32>,
     /// What it weighs before anything is measured.
     kinship: f64,
+    /// Places of its peaks, the fastest first, and how many of them were taken.
+    peaks: Vec<usize>,
+    taken: usize,
 }
 
 #[derive(Debug)]
@@ -122,6 +130,7 @@ impl Warm {
             return;
         }
         order.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let peaks = self.peaks(&order);
         let last = order.len() as f32;
         let mut rank = vec![f32::NAN; slowness.len()];
         for (nth, (ratio, place)) in order.into_iter().enumerate() {
@@ -135,7 +144,48 @@ impl Warm {
             slowness,
             rank,
             kinship: kinship(device, &record.device),
+            peaks,
+            taken: 0,
         });
+    }
+
+    /// Of places with their slowness, in its order, those that no change of one parameter makes faster.
+    fn peaks(&self, order: &[(f64, usize)]) -> Vec<usize> {
+        // A line has all values of one parameter, the others staying as they are; its fastest is met first.
+        let mut met = HashSet::new();
+        let mut peaks = Vec::new();
+        for &(_, place) in order.iter().take_while(|(slowness, _)| *slowness <= LOW) {
+            let places = self.configurations[place].places();
+            let mut fastest = true;
+            for slot in 0..places.len() {
+                let mut line: Box<[u16]> = places.into();
+                line[slot] = u16::MAX;
+                fastest &= met.insert(line);
+            }
+            if fastest {
+                peaks.push(place);
+            }
+        }
+        peaks
+    }
+
+    /// The next peak of a record that nobody measured here, records taking turns by what they weigh.
+    pub(super) fn next_peak(
+        &mut self,
+        is_new: impl Fn(&Configuration) -> bool,
+    ) -> Option<Configuration> {
+        let turn = |(donor, weight): &(&mut Donor, &f64)| (donor.taken + 1) as f64 / **weight;
+        loop {
+            let donors = self.donors.iter_mut().zip(&self.weights);
+            let left = donors.filter(|(donor, _)| donor.taken < donor.peaks.len());
+            let (donor, _) = left.min_by(|a, b| turn(a).total_cmp(&turn(b)))?;
+            let place = donor.peaks[donor.taken];
+            donor.taken += 1;
+            let peak = &self.configurations[place];
+            if is_new(peak) {
+                return Some(peak.clone());
+            }
+        }
     }
 
     /// Has to be called before anything is asked about a configuration: records that lack it say what they have next to it, in the mean.
