@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use kernelwise_types::DType;
 
 use super::Format;
-use super::values::{above_zero, seconds};
+use super::values::{above_zero, seconds, seconds_or_none};
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = TUNE_NOTES)]
@@ -124,7 +124,11 @@ pub(crate) struct Recommend {
     #[arg(long)]
     pub(crate) allow_reduced: bool,
 
-    /// Seed of models that are fitted
+    /// With `host`: seconds of racing its kernels on this workload, if that was never timed here; 0 for none
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds_or_none, allow_negative_numbers = true)]
+    pub(crate) time_budget: f64,
+
+    /// Seed of models that are fitted, and of operands
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 

@@ -1,37 +1,44 @@
 //! `kernelwise recommend`: what to run on a device, or on which of several, without measuring there.
 //!
-//! Figures of devices are published ones, from a table or from a file: no driver is asked. What this machine measured of a workload is
-//! known; of other devices nothing is.
+//! Figures of devices are published ones, from a table or from a file: no driver is asked. Of other devices nothing is measured. What this machine
+//! measured of a workload is known; if it never did, its kernels race on it for a second, because no price tells whether threads
+//! are worth it for calls of some microseconds.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use kernelwise_backend::Host;
+use kernelwise_backend::{Host, HostKernel, prior};
 use kernelwise_measure::{Clock, TscClock};
 use kernelwise_probe::{StateReader, Tree};
 use kernelwise_select::problem::kind;
+use kernelwise_select::{CalibrateError, Observer, RaceOptions, Remembered, Selector};
 use kernelwise_tune::gpu::{self, Advice, Api, Gpu, GpuCost, Wishes};
 use kernelwise_tune::strategy::{
     Choice, Constraints, Coordinator, CpuCost, Kept, Link, Placement, RealTime, Recommendation,
-    Strategy, TuneError, TuningStrategy,
+    Situation, Strategy, TuneError, TuningStrategy,
 };
 use kernelwise_types::units::{ByteRate, Bytes, Celsius, Nanos, Watts};
-use kernelwise_types::{Numerics, SystemState, Workload};
+use kernelwise_types::{Calibration, Candidate, Machine, Numerics, SystemState, Workload};
 use serde::Serialize;
 
 use super::asked::{self, Asked};
 use crate::args::{self, Format};
 use crate::exit::Failure;
-use crate::output;
 use crate::records::Records;
+use crate::{interrupt, output, progress};
 
-/// Between two looks at how busy the machine is.
-const LOOK: Duration = Duration::from_millis(150);
+/// Looks at how busy the machine is, and how long each takes.
+const LOOKS: usize = 4;
+const LOOK: Duration = Duration::from_millis(100);
 /// What a calibration may take where none is on record: enough to tell what waking threads costs and what they reach together, which
 /// no description of a processor says. `learn` makes a longer one.
 const CALIBRATION: Duration = Duration::from_secs(1);
+/// Calls that a race takes at the least, at the pace of the roofline.
+const CALLS_OF_A_RACE: f64 = 10.0;
 /// What PCIe 4.0 x16 carries in practice, of the 31.5 GB/s it has by its clock; and what a copy takes to begin: guesses, where nobody measured.
 const LINK_GBS: f64 = 25.0;
 const LINK_NS: f64 = 10_000.0;
@@ -304,6 +311,7 @@ fn processor(args: &args::Recommend, workload: &Workload) -> Result<Strategy<Cpu
     found
         .elsewhere
         .retain(|one| kind(&one.of.workload) == kind(workload));
+    let raced_with = calibration.clone().filter(|_| !records.is_frozen());
     match calibration {
         Some(calibration) => {
             let evidence = records.evidence(&kernels, &calibration, &found)?;
@@ -314,20 +322,23 @@ fn processor(args: &args::Recommend, workload: &Workload) -> Result<Strategy<Cpu
             "this machine was not calibrated, and in frozen mode it is not: recommendations rest on what its processor says of itself",
         ),
     }
-    let measured = found.here.iter().filter(|one| one.workload == *workload);
-    let measured = measured.filter_map(|one| {
-        let choice = Choice {
-            kernel: Some(one.candidate.kernel.clone()),
-            params: one.candidate.params.clone(),
-        };
+    let is_known = |one: &&Remembered| one.workload == *workload;
+    let kept = found.here.iter().filter(is_known).filter_map(|one| {
         let kept = Kept {
             samples: one.tally.samples(),
             mean_ln: one.tally.mean()?,
             sd_ln: one.tally.sd(),
         };
-        Some((choice, kept))
+        Some((choice(&one.candidate), kept))
     });
-    let measured: Vec<(Choice, Kept)> = measured.collect();
+    let mut measured: Vec<(Choice, Kept)> = kept.collect();
+    let is_fresh = |one: &Remembered| is_known(&one) && !one.tally.is_stale();
+    if let Some(calibration) = raced_with
+        && !found.here.iter().any(is_fresh)
+        && is_short(workload, &machine, &calibration, args.time_budget)
+    {
+        measured = race(args, workload, &kernels, calibration, &records)?;
+    }
     let known = measured.iter().map(|(choice, _)| choice.clone());
     let strategy = Strategy::new(cost.with_known(known));
     for (choice, kept) in &measured {
@@ -337,7 +348,86 @@ fn processor(args: &args::Recommend, workload: &Workload) -> Result<Strategy<Cpu
             Err(error) => return Err(error.into()),
         }
     }
+    records.close_or_note();
     Ok(strategy)
+}
+
+/// Whether so many seconds hold several calls, and memory the operands: longer calls are worth all processors, which is known without racing.
+fn is_short(
+    workload: &Workload,
+    machine: &Machine,
+    calibration: &Calibration,
+    seconds: f64,
+) -> bool {
+    let threads = machine.usable_threads();
+    let bound = prior::roofline(workload, threads, machine, calibration);
+    let fits = asked::must_fit(workload, machine).is_ok();
+    fits && bound.is_some_and(|bound| CALLS_OF_A_RACE * bound.seconds() < seconds)
+}
+
+fn choice(candidate: &Candidate) -> Choice {
+    Choice {
+        kernel: Some(candidate.kernel.clone()),
+        params: candidate.params.clone(),
+    }
+}
+
+/// Lets the kernels of this machine race on the workload. What is measured is kept on record, and used here.
+fn race(
+    args: &args::Recommend,
+    workload: &Workload,
+    kernels: &[Arc<dyn HostKernel>],
+    calibration: Calibration,
+    records: &Records,
+) -> Result<Vec<(Choice, Kept)>, Failure> {
+    let selector = Selector::builder(kernelwise_probe::machine(), kernels.to_vec())
+        .calibration(calibration)
+        .numerics(asked::numerics(args.allow_reduced))
+        .seed(args.seed)
+        .quarantined(records.quarantined()?)
+        .observer(Arc::clone(records.memory()) as Arc<dyn Observer>)
+        .background(false)
+        .build()?;
+    let options = RaceOptions {
+        budget: Duration::from_secs_f64(args.time_budget),
+        seed: args.seed,
+        ..RaceOptions::default()
+    };
+    let cancel = interrupt::flag()?;
+    let (clock, words) = (TscClock::new(), format!("racing kernels on {workload}"));
+    let (start, bar) = (clock.now(), progress::timed(args.time_budget, &words));
+    let mut watch = |_: kernelwise_select::Progress<'_>| {
+        let spent_s = clock.now().saturating_sub(start) as f64 / 1e9;
+        bar.set_position(progress::millis(spent_s));
+        match cancel.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    let raced = selector.calibrate(std::slice::from_ref(workload), &options, &mut watch);
+    bar.finish_and_clear();
+    let raced = match raced {
+        // What nobody may compute is refused with its reason by whoever recommends.
+        Err(CalibrateError::Select(_) | CalibrateError::Memory { .. }) => Vec::new(),
+        raced => raced?,
+    };
+    if cancel.load(Ordering::Relaxed) {
+        return Err(Failure::Interrupted);
+    }
+    let kept = raced.iter().filter_map(|one| {
+        let logs = one.learned_ns.iter().map(|ns| ns.ln());
+        let logs: Vec<f64> = logs.filter(|ln| ln.is_finite()).collect();
+        let count = logs.len() as f64;
+        let mean_ln = logs.iter().sum::<f64>() / count;
+        let squares = logs.iter().map(|ln| (ln - mean_ln).powi(2)).sum::<f64>();
+        let kept = Kept {
+            samples: logs.len() as u64,
+            mean_ln,
+            sd_ln: (squares / (count - 1.0).max(1.0)).sqrt(),
+        };
+        (!logs.is_empty()).then(|| (choice(&one.candidate), kept))
+    });
+    Ok(kept.collect())
 }
 
 fn refused(error: TuneError) -> Failure {
@@ -373,9 +463,18 @@ fn host(
 pub(super) fn state() -> SystemState {
     let clock = TscClock::new();
     let mut reader = StateReader::new(Tree::system());
-    reader.look(clock.now());
-    std::thread::sleep(LOOK);
-    reader.look(clock.now())
+    let first = reader.look(clock.now());
+    let looks = (0..LOOKS).map(|_| {
+        std::thread::sleep(LOOK);
+        reader.look(clock.now())
+    });
+    quietest(looks).unwrap_or(first)
+}
+
+/// The one in which the fewest processors were in use: a program that computes is there in each of them, one that is just starting or ending is not, such
+/// as whoever reads what this one prints.
+fn quietest(looks: impl Iterator<Item = SystemState>) -> Option<SystemState> {
+    looks.min_by_key(|state| Situation::of(state).busy_processors)
 }
 
 fn host_text(workload: &Workload, recommendation: &Recommendation) -> String {
@@ -396,4 +495,30 @@ fn host_text(workload: &Workload, recommendation: &Recommendation) -> String {
         text += &format!("  else {} ({})\n", other.choice, other.expected.time_ns);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use kernelwise_types::Reading;
+    use kernelwise_types::units::Share;
+
+    use super::*;
+
+    #[test]
+    fn who_computes_in_one_look_only_does_not_use_a_processor() {
+        let state = |busy: [f64; 2]| {
+            let mut state = StateReader::new(Tree::system()).look(0);
+            state.run_queue = Reading::unknown("made up");
+            let shares = busy.map(|share| Share::new(share).unwrap());
+            state.per_cpu_utilisation = Reading::Known(shares.to_vec());
+            state
+        };
+        let busy = |looks: &[[f64; 2]]| {
+            let quietest = quietest(looks.iter().map(|look| state(*look)));
+            Situation::of(&quietest.unwrap()).busy_processors
+        };
+        assert_eq!(busy(&[[0.9, 0.2], [0.0, 0.1], [0.8, 0.9]]), 0);
+        assert_eq!(busy(&[[1.0, 0.2], [0.9, 0.1], [0.8, 0.9]]), 1);
+        assert!(quietest(std::iter::empty()).is_none());
+    }
 }

@@ -124,10 +124,10 @@ impl ParallelKnobs {
 
 /// Bits of the digits by which keys are mostly sorted.
 const DIGIT: u32 = 8;
-/// Passes over a digit that merging two parts takes as long as: it cannot know from which of them the next key comes. A million keys
-/// of 32 bits, four digits, took one thread 2.5 to 3.2 ms and two of them 4.1 to 5.8 ms on a server processor of 2023, of which
-/// 1.3 to 1.6 ms were sorting (`kernelwise explain sort --dtype u32 --shape 1000000`): merging is ten passes there.
-const MERGE_PASSES: f64 = 10.0;
+/// Passes over a digit that merging two parts takes as long as, on both threads: of 10,000, 100,000 and a million keys of 32 bits, four digits, two
+/// threads took 0.77, 0.69 and 0.67 of the time of one (f32) and 0.78, 0.92 and 0.66 (u32) on a server processor of 2023, of 64 bits 0.74, 0.46 and 0.57
+/// (`kernelwise bench ops --op sort --threads 2`), where half would be no merging at all.
+const MERGE_PASSES: f64 = 2.0;
 
 /// Keys of a row from which its top digit is better sorted first, unless measured otherwise.
 const LONG: usize = 2048;
@@ -271,7 +271,7 @@ impl Kernel for SortKernel {
         match self.method {
             Method::Std => Hint::percent(4).best_for(0..=4096),
             Method::Radix => Hint::percent(10).best_for(4096..=u64::MAX),
-            Method::Parallel => Hint::percent(10).best_for(1 << 17..=u64::MAX),
+            Method::Parallel => Hint::percent(10).best_for(1 << 13..=u64::MAX),
             Method::Network(_) => Hint::percent(20),
         }
     }

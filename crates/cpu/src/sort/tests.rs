@@ -439,10 +439,10 @@ fn a_row_that_threads_share_is_merged_and_rows_of_their_own_are_not() {
         kernel.sharing(&w, &setting.setting())
     };
     let merged = |rounds: u32, extra| Sharing::default().forked(1 + rounds).with_extra(extra);
-    assert_eq!(sharing("sort u32 1000000", 2), merged(1, 2.5));
-    assert_eq!(sharing("sort u64 1000000", 2), merged(1, 1.25));
-    assert_eq!(sharing("sort u32 1000000", 4), merged(2, 5.0));
-    let in_turn = Sharing::default().forked(3 * 2).with_extra(2.5);
+    assert_eq!(sharing("sort u32 1000000", 2), merged(1, 0.5));
+    assert_eq!(sharing("sort u64 1000000", 2), merged(1, 0.25));
+    assert_eq!(sharing("sort u32 1000000", 4), merged(2, 1.0));
+    let in_turn = Sharing::default().forked(3 * 2).with_extra(0.5);
     assert_eq!(sharing("sort u32 3x1000", 2), in_turn);
     assert_eq!(sharing("sort u32 100x1000", 2), Sharing::parts(100));
     assert_eq!(sharing("sort u32 1000000", 1), Sharing::parts(1));

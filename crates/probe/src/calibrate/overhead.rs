@@ -1,7 +1,6 @@
 //! What it costs to use several threads at all, and to look at the clock.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use kernelwise_threads::Crew as Helpers;
 use kernelwise_types::calibration::ForkJoin;
@@ -11,17 +10,23 @@ use super::crew::Until;
 use super::{Bench, CalibrateError, Findings, LEAST_SAMPLES, Step, threads_text};
 use crate::pin;
 
-/// Between two fork-joins the caller waits for this many pauses, 20 µs to 0.25 ms by processor: the
-/// workers are asleep again, as they are when a program calls a kernel now and then.
-const IDLE_PAUSES: u32 = 5000;
+/// Calls in one sample, one right after the other: that is how a program calls kernels whose speed matters, and helpers do not fall asleep in
+/// between.
+const CALLS: u32 = 32;
 
-/// Fork-joins in one visit at most, in case the clock stands still.
-const MOST_JOINS: usize = 1000;
+/// Steps of a piece of work, each waiting for the one before: some microseconds. A helper that looks out for work finds a piece left.
+const STEPS: u32 = 2000;
+
+/// Samples in one visit at most, in case the clock stands still.
+const MOST_SAMPLES: usize = 1000;
+
+/// Noise may say that sharing costs less than nothing.
+const LEAST_NS: f64 = 1.0;
 
 /// Readings of the clock in one sample.
 const READINGS: u32 = 10_000;
 
-/// Fork and join of one thread count.
+/// Fork and join of one thread count: what a call on that many threads takes longer than its share of the work does.
 #[derive(Debug)]
 pub(super) struct ForkJoinStep {
     threads: u32,
@@ -49,24 +54,23 @@ impl Step for ForkJoinStep {
         let clock = bench.crew.clock();
         let first = bench.crew.cpus().first();
         let _caller = first.map(|cpu| pin::current_thread_to(*cpu));
-        for done in 0..MOST_JOINS {
+        let pieces = self.threads as usize;
+        let took = |call: &dyn Fn()| {
+            // The first one wakes whoever is asleep.
+            call();
+            let begin = clock.now();
+            (0..CALLS).for_each(|_| call());
+            clock.now().saturating_sub(begin) as f64 / f64::from(CALLS)
+        };
+        for done in 0..MOST_SAMPLES {
             bench.crew.check_cancelled()?;
             if done >= LEAST_SAMPLES && clock.now() >= deadline {
                 break;
             }
-            for _ in 0..IDLE_PAUSES {
-                std::hint::spin_loop();
-            }
-            let begin = clock.now();
-            // Nobody is waited for who has not begun; here all of them are.
-            let begun = AtomicU32::new(0);
-            self.helpers.share(self.threads as usize, &|_| {
-                begun.fetch_add(1, Ordering::Relaxed);
-                while begun.load(Ordering::Relaxed) < self.threads {
-                    std::hint::spin_loop();
-                }
-            });
-            self.samples.push(clock.now().saturating_sub(begin) as f64);
+            let shared = took(&|| self.helpers.share(pieces, &work));
+            let alone = took(&|| (0..pieces).for_each(work));
+            let over = shared - alone / f64::from(self.threads);
+            self.samples.push(over.max(LEAST_NS));
         }
         Ok(())
     }
@@ -79,6 +83,15 @@ impl Step for ForkJoinStep {
         }));
         cost.is_some()
     }
+}
+
+/// A piece of work that no compiler takes away.
+fn work(piece: usize) {
+    let mut number = piece as u64;
+    for _ in 0..STEPS {
+        number = black_box(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31));
+    }
+    black_box(number);
 }
 
 /// Cost of one reading of the clock.

@@ -59,8 +59,13 @@ const AIM: f64 = 1.2;
 const LARGEST_STEP: f64 = 100.0;
 /// Calls up to this length are preceded by one that is not timed: others have used the caches since.
 const LED_IN_NS: f64 = 2e6;
+/// On several threads by as many as take this long: the threads have fallen asleep since, and waking them takes some 20 µs. Whoever calls a kernel again and
+/// again finds them awake.
+const AWAKE_NS: f64 = 50e3;
 /// After so many rounds more of them tell nothing new.
 const MOST_ROUNDS: usize = 256;
+/// No call is taken to be shorter, in case the clock stands still.
+const SHORTEST_CALL_NS: f64 = 100.0;
 /// Samples of a candidate that are learned from. More of one moment would outweigh what calls tell later.
 const LEARNED_SAMPLES: usize = 64;
 
@@ -326,7 +331,8 @@ impl Shared {
                 .get(&(spec.id.clone(), spec.version))
                 .map(|known| known.evidence.clone());
             let ended = quarantined.map(|evidence| Ended::Quarantined { evidence });
-            Lane::new(i, expected_ns, ended)
+            let threads = self.threads(entry, &host.workload);
+            Lane::new(i, threads, expected_ns, ended)
         };
         let mut lanes: Vec<Lane> = host.entries.iter().enumerate().map(lane).collect();
         // Of those nothing is known of, none is the first.
@@ -456,6 +462,16 @@ impl Race<'_> {
                 return Ok(());
             }
         }
+        if first < LED_IN_NS && self.lanes[number].threads > 1 {
+            // Comparing took its time, and whoever is left behind after one sample does not come back.
+            let mut awake_ns = 0.0;
+            while awake_ns < AWAKE_NS {
+                let Some(took) = self.timed(number, call, 1)? else {
+                    return Ok(());
+                };
+                awake_ns += took.max(SHORTEST_CALL_NS);
+            }
+        }
         let mut batch = 1;
         loop {
             let Some(took) = self.timed(number, call, batch)? else {
@@ -475,10 +491,9 @@ impl Race<'_> {
 
     /// One more sample of a candidate.
     fn take(&mut self, number: usize, call: &mut Call<'_, '_>) -> Result<(), RunError> {
-        let Lane {
-            batch, least_ns, ..
-        } = self.lanes[number];
-        if least_ns < LED_IN_NS && self.timed(number, call, 1)?.is_none() {
+        let batch = self.lanes[number].batch;
+        let led_in = self.lanes[number].led_in();
+        if led_in > 0 && self.timed(number, call, led_in)?.is_none() {
             return Ok(());
         }
         if let Some(took) = self.timed(number, call, batch)? {

@@ -12,7 +12,7 @@ use kernelwise_measure::{Comparison, Indifference, Verdict};
 use kernelwise_types::Interval;
 use kernelwise_types::units::Nanos;
 
-use super::Ended;
+use super::{AWAKE_NS, Ended, LED_IN_NS, SHORTEST_CALL_NS};
 
 /// Samples a candidate has at the least, and how many times the time of the best it may take then.
 const DROPPED_AT: [(usize, f64); 2] = [(3, 1.15), (1, 1.5)];
@@ -33,6 +33,8 @@ const CALM_SHARE: f64 = 0.02;
 pub(super) struct Lane {
     /// Its number in the case.
     pub(super) candidate: usize,
+    /// Threads it runs on.
+    pub(super) threads: u32,
     /// What it was expected to take before, in nanoseconds.
     pub(super) expected_ns: Option<f64>,
     /// Calls of a sample.
@@ -48,15 +50,30 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn new(candidate: usize, expected_ns: Option<f64>, ended: Option<Ended>) -> Self {
+    pub(super) fn new(
+        candidate: usize,
+        threads: u32,
+        expected_ns: Option<f64>,
+        ended: Option<Ended>,
+    ) -> Self {
         Self {
             candidate,
+            threads,
             expected_ns,
             batch: 1,
             least_ns: f64::INFINITY,
             samples_ns: Vec::new(),
             ended,
             rests: false,
+        }
+    }
+
+    /// Calls before a sample that are not timed.
+    pub(super) fn led_in(&self) -> u64 {
+        match self.threads {
+            _ if self.least_ns >= LED_IN_NS => 0,
+            0 | 1 => 1,
+            _ => (AWAKE_NS / self.least_ns.max(SHORTEST_CALL_NS)).ceil() as u64,
         }
     }
 
@@ -195,11 +212,27 @@ pub(super) fn is_settled(lanes: &mut [Lane], zone: Indifference, seed: u64) -> b
 mod tests {
     use super::*;
 
+    #[test]
+    fn threads_are_awake_when_a_sample_begins() {
+        let led_in = |threads: u32, least_ns: f64| {
+            let lane = Lane {
+                least_ns,
+                ..Lane::new(0, threads, None, None)
+            };
+            lane.led_in()
+        };
+        assert_eq!([1e2, 5e3, 1e6, 3e6].map(|ns| led_in(1, ns)), [1, 1, 1, 0]);
+        assert_eq!(
+            [1e2, 5e3, 1e6, 3e6].map(|ns| led_in(2, ns)),
+            [500, 10, 1, 0]
+        );
+    }
+
     fn lane(candidate: usize, samples: &[f64]) -> Lane {
         Lane {
             samples_ns: samples.to_vec(),
             least_ns: samples.iter().copied().fold(f64::INFINITY, f64::min),
-            ..Lane::new(candidate, None, None)
+            ..Lane::new(candidate, 1, None, None)
         }
     }
 
