@@ -242,7 +242,7 @@ fn nearest(bytes: u64, machine: &Machine) -> MemoryPlace {
 }
 
 /// How long a kernel should take with this setting, from its hint and the calibrated machine: what every call pays, set-up, the
-/// cost of waking the threads, and its share of the roofline, with transcendental functions and comparisons as arithmetic. Threads
+/// cost of sharing it with threads, and its share of the roofline, with transcendental functions and comparisons as arithmetic. Threads
 /// that share a call also get at their operands no faster than at what others had last, and at most at the parts that the kernel
 /// [has for them](Sharing). It is longer for more work, as long as the output grows no faster than that, and never shorter than the roofline. `Unknown` where
 /// the machine was not calibrated for it.
@@ -324,7 +324,7 @@ mod tests {
         }
     }
 
-    /// 100 GFLOP/s per thread, 10 GB/s everywhere, 5 us to wake two threads.
+    /// 100 GFLOP/s per thread, 10 GB/s everywhere, 5 us to share a call between two threads.
     fn calibration() -> Calibration {
         let peak = |threads: u32| Peak {
             dtype: DType::F32,

@@ -1,6 +1,6 @@
 //! What earlier runs learned on this machine, for the program: [`Memory`] with words for people.
 //!
-//! `learn` and `tune` write to it, the others read from it. Where it cannot be opened for want of a directory that may be written, the
+//! Verbs that measure write to it, all read from it. Where it cannot be opened for want of a directory that may be written, the
 //! program goes on without; a file of a newer version ends it, with nothing touched.
 
 use std::collections::BTreeMap;

@@ -180,6 +180,31 @@ fn what_was_measured_here_is_recommended() {
 }
 
 #[test]
+fn what_was_never_timed_here_races_before_it_is_recommended() {
+    let records = tempfile::tempdir().unwrap();
+    let records = records.path();
+    let known_by = |shape: &str, seconds: &str| {
+        let asked = ["recommend", "matmul", "--shape", shape];
+        let said = json(records, &[&asked[..], &["--time-budget", seconds]].concat());
+        let known_by = said["expected"]["evidence"]["known_by"].as_str().unwrap();
+        known_by.to_owned()
+    };
+    let on_record = || {
+        let listed = json(records, &["cache", "list", "--op", "matmul"]);
+        listed["series"].as_array().unwrap().len()
+    };
+    assert_eq!(known_by("48x48x48", "0"), "prior");
+    assert_eq!(on_record(), 0, "nothing was to be timed");
+    assert_eq!(known_by("48x48x48", "0.3"), "measured");
+    let raced = on_record();
+    assert!(raced > 1, "who was measured against whom is kept");
+    assert_eq!(known_by("48x48x48", "0"), "measured");
+    // Too little time for calls of that length.
+    assert_ne!(known_by("512x512x512", "0.0001"), "measured");
+    assert_eq!(on_record(), raced);
+}
+
+#[test]
 fn a_program_begins_from_records_and_says_why_it_ended() {
     let dir = tempfile::tempdir().unwrap();
     let spec = specification(dir.path());

@@ -89,13 +89,13 @@ pub struct Bandwidth {
     pub rate: Measured<ByteRate>,
 }
 
-/// Cost of a fork and join over an idle pool.
+/// Cost of a fork and join.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ForkJoin {
-    /// Threads in the pool.
+    /// Threads that share a call, the caller among them.
     pub threads: u32,
-    /// From handing over to all done, called from outside a sleeping pool. Caller and workers are
-    /// bound to processors, the first worker to that of the caller.
+    /// What a call takes longer than its share of the work does, where calls follow each other, so that helpers are awake. The
+    /// caller is bound to a processor; helpers run where those of kernels do.
     pub cost: Measured<Nanos>,
 }
 

@@ -11,18 +11,20 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use kernelwise_backend::{Host, HostKernel, prior};
+use kernelwise_backend::{Host, HostKernel};
 use kernelwise_measure::{Clock, TscClock};
 use kernelwise_probe::{StateReader, Tree};
 use kernelwise_select::problem::kind;
-use kernelwise_select::{CalibrateError, Observer, RaceOptions, Remembered, Selector};
+use kernelwise_select::{
+    CalibrateError, Ended, Measured, Observer, RaceOptions, Remembered, Selector,
+};
 use kernelwise_tune::gpu::{self, Advice, Api, Gpu, GpuCost, Wishes};
 use kernelwise_tune::strategy::{
     Choice, Constraints, Coordinator, CpuCost, Kept, Link, Placement, RealTime, Recommendation,
     Situation, Strategy, TuneError, TuningStrategy,
 };
 use kernelwise_types::units::{ByteRate, Bytes, Celsius, Nanos, Watts};
-use kernelwise_types::{Calibration, Candidate, Machine, Numerics, SystemState, Workload};
+use kernelwise_types::{Calibration, Candidate, Numerics, SystemState, Workload};
 use serde::Serialize;
 
 use super::asked::{self, Asked};
@@ -34,11 +36,11 @@ use crate::{interrupt, output, progress};
 /// Looks at how busy the machine is, and how long each takes.
 const LOOKS: usize = 4;
 const LOOK: Duration = Duration::from_millis(100);
-/// What a calibration may take where none is on record: enough to tell what waking threads costs and what they reach together, which
+/// What a calibration may take where none is on record: enough to tell what sharing a call costs and what threads reach together, which
 /// no description of a processor says. `learn` makes a longer one.
 const CALIBRATION: Duration = Duration::from_secs(1);
-/// Calls that a race takes at the least, at the pace of the roofline.
-const CALLS_OF_A_RACE: f64 = 10.0;
+/// Calls that a race takes at the least: two or more of each of several kernels.
+const CALLS_OF_A_RACE: f64 = 20.0;
 /// What PCIe 4.0 x16 carries in practice, of the 31.5 GB/s it has by its clock; and what a copy takes to begin: guesses, where nobody measured.
 const LINK_GBS: f64 = 25.0;
 const LINK_NS: f64 = 10_000.0;
@@ -178,13 +180,18 @@ fn between(
     workload: &Workload,
     constraints: &Constraints,
 ) -> Result<(), Failure> {
+    // A name that nobody knows is told before seconds of racing.
+    let described = names.iter().map(|name| match name.as_str() {
+        "host" => Ok(None),
+        name => described(name).map(Some),
+    });
+    let described = described.collect::<Result<Vec<Option<Gpu>>, Failure>>()?;
     let state = state();
     let mut devices = Coordinator::new(0);
-    for name in names {
-        let (strategy, link): (Arc<dyn TuningStrategy>, Link) = match name.as_str() {
-            "host" => (Arc::new(processor(args, workload)?), Link::Here),
-            name => {
-                let device = described(name)?;
+    for device in described {
+        let (strategy, link): (Arc<dyn TuningStrategy>, Link) = match device {
+            None => (Arc::new(processor(args, workload, &state)?), Link::Here),
+            Some(device) => {
                 let link = link(args, &device)?;
                 (Arc::new(Strategy::new(GpuCost::new(device)?)), link)
             }
@@ -294,7 +301,11 @@ fn on_gpu(
 }
 
 /// The processor of this machine, with all that is on record: ceilings, models, and times of this workload.
-fn processor(args: &args::Recommend, workload: &Workload) -> Result<Strategy<CpuCost>, Failure> {
+fn processor(
+    args: &args::Recommend,
+    workload: &Workload,
+    state: &SystemState,
+) -> Result<Strategy<CpuCost>, Failure> {
     let machine = kernelwise_probe::machine();
     let records = Records::open(&machine)?;
     let kernels = kernelwise_cpu::kernels()?;
@@ -335,9 +346,11 @@ fn processor(args: &args::Recommend, workload: &Workload) -> Result<Strategy<Cpu
     let is_fresh = |one: &Remembered| is_known(&one) && !one.tally.is_stale();
     if let Some(calibration) = raced_with
         && !found.here.iter().any(is_fresh)
-        && is_short(workload, &machine, &calibration, args.time_budget)
     {
-        measured = race(args, workload, &kernels, calibration, &records)?;
+        let raced = race(args, workload, &kernels, calibration, &records, state)?;
+        if !raced.is_empty() {
+            measured = raced;
+        }
     }
     let known = measured.iter().map(|(choice, _)| choice.clone());
     let strategy = Strategy::new(cost.with_known(known));
@@ -352,17 +365,12 @@ fn processor(args: &args::Recommend, workload: &Workload) -> Result<Strategy<Cpu
     Ok(strategy)
 }
 
-/// Whether so many seconds hold several calls, and memory the operands: longer calls are worth all processors, which is known without racing.
-fn is_short(
-    workload: &Workload,
-    machine: &Machine,
-    calibration: &Calibration,
-    seconds: f64,
-) -> bool {
-    let threads = machine.usable_threads();
-    let bound = prior::roofline(workload, threads, machine, calibration);
-    let fits = asked::must_fit(workload, machine).is_ok();
-    fits && bound.is_some_and(|bound| CALLS_OF_A_RACE * bound.seconds() < seconds)
+/// Whether there are several to race, and so many seconds hold enough calls of who is expected to be fastest.
+fn is_short(selector: &Selector, workload: &Workload, seconds: f64) -> bool {
+    let expected = selector.explain(workload).ok();
+    let several = expected.filter(|decision| !decision.alternatives().is_empty());
+    let time = several.and_then(|decision| decision.chosen.estimate.time());
+    time.is_some_and(|time| CALLS_OF_A_RACE * time.seconds() < seconds)
 }
 
 fn choice(candidate: &Candidate) -> Choice {
@@ -372,13 +380,15 @@ fn choice(candidate: &Candidate) -> Choice {
     }
 }
 
-/// Lets the kernels of this machine race on the workload. What is measured is kept on record, and used here.
+/// Lets the kernels of this machine race on the workload, unless its calls are too long for that. What is measured is used here, and kept on record unless
+/// others use processors.
 fn race(
     args: &args::Recommend,
     workload: &Workload,
     kernels: &[Arc<dyn HostKernel>],
     calibration: Calibration,
     records: &Records,
+    state: &SystemState,
 ) -> Result<Vec<(Choice, Kept)>, Failure> {
     let selector = Selector::builder(kernelwise_probe::machine(), kernels.to_vec())
         .calibration(calibration)
@@ -388,6 +398,10 @@ fn race(
         .observer(Arc::clone(records.memory()) as Arc<dyn Observer>)
         .background(false)
         .build()?;
+    if !is_short(&selector, workload, args.time_budget) {
+        return Ok(Vec::new());
+    }
+    selector.set_load(Situation::of(state).busy_processors);
     let options = RaceOptions {
         budget: Duration::from_secs_f64(args.time_budget),
         seed: args.seed,
@@ -414,7 +428,10 @@ fn race(
     if cancel.load(Ordering::Relaxed) {
         return Err(Failure::Interrupted);
     }
-    let kept = raced.iter().filter_map(|one| {
+    let failed =
+        |one: &&Measured| matches!(one.ended, Ended::Quarantined { .. } | Ended::Short { .. });
+    let sound = raced.iter().filter(|one| !failed(one));
+    let kept = sound.filter_map(|one| {
         let logs = one.learned_ns.iter().map(|ns| ns.ln());
         let logs: Vec<f64> = logs.filter(|ln| ln.is_finite()).collect();
         let count = logs.len() as f64;
@@ -443,7 +460,7 @@ fn host(
     constraints: &Constraints,
 ) -> Result<(), Failure> {
     let state = state();
-    let strategy = processor(args, workload)?;
+    let strategy = processor(args, workload, &state)?;
     let recommended = strategy.tune_for_workload(workload, &state, constraints);
     let recommendation = recommended.map_err(refused)?;
     match args.format {

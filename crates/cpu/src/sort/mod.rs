@@ -267,7 +267,8 @@ impl Kernel for SortKernel {
     }
 
     fn hint(&self) -> Hint {
-        // Sorting is nowhere near the bandwidth of a copy; what matters is the order among these.
+        // Sorting is nowhere near the bandwidth of a copy; what matters is the order among these. Two threads took 0.77 of the time of
+        // one for 10,000 keys, and as long for 1,000.
         match self.method {
             Method::Std => Hint::percent(4).best_for(0..=4096),
             Method::Radix => Hint::percent(10).best_for(4096..=u64::MAX),

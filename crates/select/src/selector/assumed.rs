@@ -12,7 +12,7 @@ use kernelwise_types::{Calibration, DType, Machine, Measured};
 const PEAK: f64 = 5e10;
 /// Bytes a second on one thread, from the nearest place to the farthest.
 const BANDWIDTHS: [f64; 4] = [1e11, 5e10, 2.5e10, 1e10];
-/// What waking threads costs.
+/// What threads cost, on the safe side: they may be asleep.
 const FORK_JOIN: Nanos = Nanos::from_u64(10_000);
 
 /// The assumed machine, with the threads of the real one.

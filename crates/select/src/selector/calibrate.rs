@@ -446,11 +446,12 @@ impl Race<'_> {
             lock(&self.shared.proven).insert((spec.id.clone(), spec.version));
         }
         entry.checked.store(CHECKED, Ordering::Relaxed);
-        if first >= LED_IN_NS {
-            // Where the first run is expected to be as long, planning is a small part of it.
-            let is_long = self.lanes[number]
+        // Where the first run is expected to be as long, planning is a small part of it.
+        let is_long = first >= LED_IN_NS
+            && self.lanes[number]
                 .expected_ns
                 .is_some_and(|expected| expected >= LED_IN_NS);
+        if first >= LED_IN_NS {
             let far_behind = is_long
                 && self.options.least_samples <= 1
                 && race::is_far_behind(&self.lanes, first, NOT_WORTH_REPEATING);
@@ -462,7 +463,7 @@ impl Race<'_> {
                 return Ok(());
             }
         }
-        if first < LED_IN_NS && self.lanes[number].threads > 1 {
+        if !is_long && self.lanes[number].threads > 1 {
             // Comparing took its time, and whoever is left behind after one sample does not come back.
             let mut awake_ns = 0.0;
             while awake_ns < AWAKE_NS {

@@ -6,8 +6,8 @@
 //! 2. **From then on**, a record weighs the more the better it predicts ln t of what was measured here, up to a factor. A record
 //!    that says nothing, every configuration being equally fast, is weighed with the others: where it wins, others do not matter.
 //! 3. **Peaks**, configurations that no change of one parameter makes faster, are where they were on other devices more reliably than the best of them is
-//!    the best again: another kind of memory or more threads lift one of them above another. So some are looked at however low
-//!    they are expected to be. Records that mislead lose a few evaluations by that.
+//!    the best again: another kind of memory or more threads lift one of them above another. So some are looked at, also where
+//!    they are expected to be half as fast as the best. Records that mislead lose a few evaluations by that.
 //! 4. What the records expect is taken as given, and models learn what it leaves unexplained. Where records contradict
 //!    each other, they are doubted. Where none has anything, as its device or its list of values did not have it, they expect what they
 //!    have next to it.
@@ -37,7 +37,8 @@ const SETTLED: usize = 40;
 const FRONT: usize = 100;
 /// How much neighbours count in the rank of a configuration.
 const NEIGHBOURS: f64 = 0.3;
-/// A peak that takes more than twice as long as the best of its record, in ln t, is not looked at.
+/// A peak that takes more than twice as long as the best of its record, in ln t, is not looked at. Beside each other, peaks of two recorded devices move by
+/// factors up to 2.5, most of them by less.
 const LOW: f64 = std::f64::consts::LN_2;
 /// How much of the contradictions of records is doubt, and after how many measurements half of it is gone.
 const DOUBT: f64 = 0.3;
