@@ -1,8 +1,7 @@
 //! `kernelwise recommend`: what to run on a device, or on which of several, without measuring there.
 //!
 //! Figures of devices are published ones, from a table or from a file: no driver is asked. Of other devices nothing is measured. What this machine
-//! measured of a workload is known; if it never did, its kernels race on it for a second, because no price tells whether threads
-//! are worth it for calls of some microseconds.
+//! measured of a workload is known; if it never did, its kernels race on it for a second, so that a time is a measured one.
 
 use std::ops::ControlFlow;
 use std::path::Path;
