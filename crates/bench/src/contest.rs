@@ -8,7 +8,7 @@ use std::time::Duration;
 use kernelwise_backend::sample::Tensor;
 use kernelwise_backend::{Call, ReferenceKernel, Scratch, Setting, Terms, answer, run};
 use kernelwise_measure::stats::{MIN_SAMPLES, location};
-use kernelwise_measure::{Clock, Contender, Ending, Race, Sampler, TscClock};
+use kernelwise_measure::{AWAKE, Clock, Contender, Ending, Race, Sampler, TscClock};
 use kernelwise_types::{Numerics, Technique, TensorView, TensorViewMut, ViewError, Workload};
 
 use crate::bench::Options;
@@ -373,9 +373,15 @@ impl Contest<'_> {
     fn run(&mut self, numbers: &[usize], budget: Duration, rounds: usize) -> Race {
         let clock = clock(self.options.threads, self.wall);
         // The budget is kept by the same clock: on a busy machine one thread then takes longer, and not fewer samples.
+        let awake = if self.options.threads > 1 {
+            AWAKE
+        } else {
+            Duration::ZERO
+        };
         let sampler = Sampler::new(clock)
             .warm_up(1)
             .lead_in(1)
+            .lead_in_for(awake)
             .max_rounds(rounds)
             .budget(budget)
             .seed(self.options.seed)

@@ -51,7 +51,7 @@ pub mod warning;
 pub use clock::{Clock, ClockFacts, ScriptedClock, TscClock};
 #[cfg(unix)]
 pub use clock::{ProcessCpuClock, ThreadCpuClock};
-pub use sampler::{Contender, Ending, Entry, Race, Sampler, Stop};
+pub use sampler::{AWAKE, Contender, Ending, Entry, Race, Sampler, Stop};
 pub use stats::{RatioInterval, Summary, ratio_interval};
 pub use verdict::{Comparison, Indifference, Verdict};
 pub use warning::Warning;

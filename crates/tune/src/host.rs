@@ -16,7 +16,7 @@ use kernelwise_backend::sample::{self, Arrangement, Tensor, Values};
 use kernelwise_backend::{
     Call, Fault, HostKernel, ReferenceKernel, Scratch, Setting, Terms, admit, answer, run,
 };
-use kernelwise_measure::{Clock, Contender, Race, Sampler};
+use kernelwise_measure::{AWAKE, Clock, Contender, Race, Sampler};
 use kernelwise_types::{
     InvalidParams, Machine, Numerics, Params, TensorView, TensorViewMut, ViewError, Workload,
 };
@@ -441,6 +441,7 @@ impl<'a> Workbench<'a> {
             let contenders = entrants.iter().enumerate().map(contender).collect();
             let race = Sampler::new(clock)
                 .warm_up(1)
+                .lead_in_for(AWAKE)
                 .min_rounds(*rounds.start())
                 .max_rounds(*rounds.end())
                 .precision(0.01)

@@ -13,7 +13,7 @@
 //!    the same neighbour.
 //!    With a [lead-in](Sampler::lead_in) each sample follows untimed calls of the same contender: then it is
 //!    the time of a call among others like it, not of one that first fetches its data back from where the
-//!    previous contender drove it.
+//!    previous contender drove it, or wakes the [threads](Sampler::lead_in_for) that slept meanwhile.
 //! 5. **Enough?** Before each sample: cancelled, then out of budget. Before each round: nobody left,
 //!    all rounds run, every location precise enough after the fewest rounds.
 //!
@@ -47,6 +47,14 @@ const AIM: f64 = 1.2;
 const LARGEST_STEP: f64 = 100.0;
 /// The same when the clock showed no time at all.
 const BLIND_STEP: f64 = 10.0;
+/// Calls so many times as long as a [lead-in](Sampler::lead_in_for) go without: what it would take away is a small part of them.
+const LONG_CALLS: u32 = 40;
+/// No call is taken to be shorter, in case the clock stands still.
+const SHORTEST_CALL_NS: u64 = 100;
+
+/// How long a contender on several threads should be [led in](Sampler::lead_in_for). Threads that help fall asleep some 30 µs after their last call and
+/// take about 20 µs to wake; whoever calls a kernel again and again finds them awake.
+pub const AWAKE: Duration = Duration::from_micros(50);
 
 /// Times contenders side by side.
 ///
@@ -68,6 +76,7 @@ pub struct Sampler<'a> {
     wall: Option<&'a dyn Clock>,
     warm_up: u32,
     lead_in: u32,
+    lead_in_for: Duration,
     min_rounds: usize,
     max_rounds: usize,
     precision: f64,
@@ -106,6 +115,7 @@ impl<'a> Sampler<'a> {
             wall: None,
             warm_up: 3,
             lead_in: 0,
+            lead_in_for: Duration::ZERO,
             min_rounds: 15,
             max_rounds: 100,
             precision: 0.005,
@@ -138,6 +148,15 @@ impl<'a> Sampler<'a> {
     pub fn lead_in(self, calls: u32) -> Self {
         Self {
             lead_in: calls,
+            ..self
+        }
+    }
+
+    /// The same by time instead of by number: as many calls as take so long, before trials of batch sizes as well. [`AWAKE`] is what threads need. Calls
+    /// of 40 times that and more go without.
+    pub fn lead_in_for(self, time: Duration) -> Self {
+        Self {
+            lead_in_for: time,
             ..self
         }
     }
@@ -288,12 +307,28 @@ impl<'a> Sampler<'a> {
                 if self.lead_in > 0 {
                     self.sample(lane, self.lead_in.into());
                 }
+                self.wake(lane);
                 let batch = lane.batch;
                 if let Some(took) = self.sample(lane, batch) {
                     lane.samples.push(took as f64 / batch as f64);
                 }
             }
             round += 1;
+        }
+    }
+
+    /// The lead-in that is given as a time.
+    fn wake(&self, lane: &mut Lane<'_>) {
+        let wanted = self.lead_in_for.as_nanos();
+        let call = u128::from(lane.fastest_call.unwrap_or(0));
+        if call >= wanted * u128::from(LONG_CALLS) {
+            return;
+        }
+        let mut passed = 0;
+        while passed < wanted
+            && let Some(took) = self.sample(lane, 1)
+        {
+            passed += u128::from(took.max(SHORTEST_CALL_NS));
         }
     }
 
@@ -333,6 +368,7 @@ impl<'a> Sampler<'a> {
                 None => 1.0,
             };
             batch = ((batch as f64 * step).ceil() as u64).min(LARGEST_BATCH);
+            self.wake(lane);
             took = self.sample(lane, batch);
             // Of two trials the shorter one: a disturbed trial would make the batch too small.
             if self.interrupted(started).is_none() {

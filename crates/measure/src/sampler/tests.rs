@@ -66,6 +66,57 @@ fn a_lead_in_takes_the_cost_of_changing_places_out_of_the_samples() {
 }
 
 #[test]
+fn a_lead_in_by_time_lasts_until_threads_are_awake() {
+    let clock = ScriptedClock::new();
+    let samples = |time: Duration, calls: u32| {
+        let last = Cell::new(("nobody", 0));
+        // One microsecond, and ten in the first three calls after somebody else.
+        let body = |name: &'static str| {
+            let (clock, last) = (&clock, &last);
+            Contender::new(name, move || {
+                let before = last.get();
+                let row = if before.0 == name { before.1 + 1 } else { 1 };
+                last.set((name, row));
+                clock.advance(if row > 3 { 1000 } else { 10_000 });
+                Ok::<_, String>(())
+            })
+        };
+        let sampler = unbatched(&clock).lead_in(calls).lead_in_for(time);
+        let sampler = sampler.min_rounds(20).max_rounds(20);
+        let race = sampler.run(vec![body("a"), body("b")]);
+        let all = race.entries.into_iter().flat_map(|entry| entry.samples_ns);
+        all.collect::<Vec<f64>>()
+    };
+    assert!(samples(Duration::ZERO, 1).contains(&10_000.0));
+    let led_in = samples(Duration::from_micros(25), 0);
+    assert!(
+        led_in.iter().all(|ns| *ns == 1000.0) && led_in.len() == 40,
+        "{led_in:?}"
+    );
+}
+
+#[test]
+fn long_calls_and_a_clock_that_stands_still_have_no_endless_lead_in() {
+    let clock = ScriptedClock::new();
+    let calls = |call_ns: u64| {
+        let count = Cell::new(0);
+        let sampler = unbatched(&clock).warm_up(1).lead_in_for(AWAKE);
+        sampler
+            .min_rounds(10)
+            .max_rounds(10)
+            .run(vec![Contender::new("a", || {
+                count.set(count.get() + 1);
+                clock.advance(call_ns);
+                Ok::<_, String>(())
+            })]);
+        count.get()
+    };
+    // One to warm up and ten samples; a shorter one is led in by one call each time.
+    assert_eq!((calls(2_000_000), calls(1_999_999)), (11, 21));
+    assert!(calls(0) > 10 * 500, "as if every call took 100 ns");
+}
+
+#[test]
 fn noise_keeps_the_race_going_to_its_last_round() {
     let clock = ScriptedClock::new();
     let noisy: Vec<u64> = (0..200).map(|i| 100 + 37 * i % 100).collect();

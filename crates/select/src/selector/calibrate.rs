@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use kernelwise_backend::sample::{self, Arrangement, Tensor, Values};
 use kernelwise_backend::{Call, Fault};
-use kernelwise_measure::{Clock, ClockFacts, Indifference};
+use kernelwise_measure::{AWAKE, Clock, ClockFacts, Indifference};
 use kernelwise_types::units::{Bytes, Nanos};
 use kernelwise_types::{
     Candidate, Interval, Technique, TensorView, TensorViewMut, ViewError, Workload,
@@ -59,9 +59,8 @@ const AIM: f64 = 1.2;
 const LARGEST_STEP: f64 = 100.0;
 /// Calls up to this length are preceded by one that is not timed: others have used the caches since.
 const LED_IN_NS: f64 = 2e6;
-/// On several threads by as many as take this long: the threads have fallen asleep since, and waking them takes some 20 µs. Whoever calls a kernel again and
-/// again finds them awake.
-const AWAKE_NS: f64 = 50e3;
+/// On several threads by as many as keep them awake.
+const AWAKE_NS: f64 = AWAKE.as_nanos() as f64;
 /// After so many rounds more of them tell nothing new.
 const MOST_ROUNDS: usize = 256;
 /// No call is taken to be shorter, in case the clock stands still.
