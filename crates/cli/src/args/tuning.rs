@@ -53,6 +53,10 @@ pub(crate) struct Tune {
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "queue")]
     pub(crate) warm: Vec<PathBuf>,
 
+    /// With --kernel: write all that was evaluated to this file, a cache file of Kernel Tuner, for `replay space` and for --warm elsewhere
+    #[arg(long, value_name = "FILE", requires = "kernel", conflicts_with_all = ["spec", "queue"])]
+    pub(crate) export: Option<PathBuf>,
+
     /// How often it will run once it is tuned: the search ends when one more evaluation would cost more than it could gain
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) runs: Option<u64>,

@@ -4,7 +4,7 @@
 //! each then race the usual ones and the best on record, because the best of many measurements is in part the luckiest.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -120,6 +120,9 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
     if args.queue {
         super::worker::ready()?;
     }
+    if let Some(path) = &args.export {
+        may_export(path, args.kernel.as_deref(), &workload)?;
+    }
     let machine = kernelwise_probe::machine();
     let records = Records::open(&machine)?;
     records.must_learn("tune")?;
@@ -180,6 +183,9 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
             }
         }
         let (tuned, from_before) = one.search(&mut bench, &records, &machine, &options, &bar)?;
+        if let Some(path) = &args.export {
+            export(path, one, settings, &machine, &workload, &tuned.evaluated)?;
+        }
         let best = tuned.best.first();
         kernels.push(TunedKernel {
             kernel: one.kernel.spec().id.to_string(),
@@ -240,6 +246,42 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
         true => Err(Failure::Interrupted),
         false => Ok(()),
     }
+}
+
+/// Whether a file may be written: a new one, or one with an earlier search of the same.
+fn may_export(path: &Path, kernel: Option<&str>, workload: &Workload) -> Result<(), Failure> {
+    if !path.exists() {
+        return Ok(());
+    }
+    let same = Record::open(path).is_ok_and(|record| {
+        Some(record.kernel.as_str()) == kernel && record.problem == workload.to_string().as_str()
+    });
+    match same {
+        true => Ok(()),
+        false => Err(Failure::Usage(anyhow!(
+            "--export {}: there is something else in that file; name another one",
+            path.display()
+        ))),
+    }
+}
+
+/// Writes what was evaluated of a kernel.
+fn export(
+    path: &Path,
+    of: &Usual,
+    settings: &Settings,
+    machine: &Machine,
+    workload: &Workload,
+    evaluated: &[Evaluated],
+) -> Result<(), Failure> {
+    let Some(mut record) = settings.record(workload, evaluated) else {
+        output::note("nothing that was evaluated worked: there is nothing to export");
+        return Ok(());
+    };
+    record.kernel = of.kernel.spec().id.to_string();
+    record.device = machine.cpu.model.known().cloned().unwrap_or_default();
+    let saved = record.save_cache(path);
+    saved.map_err(|error| Failure::Failed(anyhow!("{}: {error}", path.display())))
 }
 
 /// Records in files to begin a search from.
