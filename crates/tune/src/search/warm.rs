@@ -1,7 +1,7 @@
 //! What records of other devices say about this one.
 //!
 //! 1. **Before anything is measured**, all that is known of a device is its name: those of the same maker weigh more, as their rankings agree far
-//!    better, and most of all those whose units, by what is published of them, hold as many threads in groups that are as wide. What comes first is what ranks best over all of them, and with the one that likes it least, together with its neighbours: a
+//!    better, and most of all those whose units, by what is published of them, hold as many threads in groups that are as wide. What comes first is what ranks best over all of them, and about equally with each, together with its neighbours: a
 //!    peak that stands alone, on one device or among its neighbours, is not where it was on the next.
 //! 2. **From then on**, a record weighs the more the better it predicts ln t of what was measured here, up to a factor. A record
 //!    that says nothing, every configuration being equally fast, is weighed with the others: where it wins, others do not matter.
@@ -326,14 +326,11 @@ impl Warm {
         }
     }
 
-    /// Half the weighted rank of a place, half the one that the record gives it that likes it least. One that weighs less than others cannot dislike as
-    /// much.
+    /// The weighted rank of a place and how far records are apart on it, a standard deviation.
     fn cautious_rank(&self, place: usize) -> f64 {
-        let most = self.weights.iter().copied().fold(0.0, f64::max);
-        let records = self.donors.iter().zip(&self.weights);
-        // Those that do not know it are passed over: a maximum ignores what is not a number.
-        let disliked = records.map(|(donor, weight)| weight / most * f64::from(donor.rank[place]));
-        f64::midpoint(self.rank(place), disliked.fold(0.0, f64::max))
+        let total: f64 = self.weights.iter().sum();
+        let (_, variance) = self.mix(|donor| donor.rank[place]);
+        self.rank(place) + (variance / total.max(f64::MIN_POSITIVE)).sqrt()
     }
 
     /// Places of the best by rank, best first; found again when weights changed.
