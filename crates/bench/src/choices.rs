@@ -12,7 +12,7 @@
 //!
 //! Everything is timed by the wall clock, because numbers of threads are candidates too.
 
-mod judge;
+pub(crate) mod judge;
 mod rule;
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use kernelwise_types::{Calibration, Candidate, Fingerprint, Machine, Numerics, W
 use serde::Serialize;
 
 use crate::figures::SkippedShape;
-use judge::Judged;
+use judge::{Field, Judged};
 pub use rule::{Preference, static_rule};
 
 /// A choice this much slower than the oracle is as good.
@@ -217,11 +217,16 @@ struct Calibrated<'a> {
 }
 
 impl Calibrated<'_> {
-    /// The candidates that are to be timed as well as the oracle, by their numbers.
-    fn wanted(&self, machine: &Machine) -> Vec<usize> {
+    /// For the judge: the choices of selector and rule are to be timed as well as the oracle.
+    fn field(&self, machine: &Machine) -> Field<'_> {
         let chosen = self.place(&self.chosen);
         let rule = static_rule(self.workload, machine).pick(&self.candidates);
-        chosen.into_iter().chain(rule).collect()
+        Field {
+            workload: self.workload,
+            candidates: &self.candidates,
+            wanted: chosen.into_iter().chain(rule).collect(),
+            expected_ns: self.time_ns,
+        }
     }
 
     fn place(&self, wanted: &Candidate) -> Option<usize> {
@@ -270,7 +275,8 @@ pub fn choices(
         let judging = stage("judging");
         // Right away: with two threads on a machine that others use, who is best changes within minutes.
         let result = calibrated.and_then(|shape| {
-            let judged = judge::judge(&host, &shape, &shape.wanted(machine), options, cancel)?;
+            let (field, half) = (shape.field(machine), options.budget / 2);
+            let judged = judge::judge(&host, &field, half, options.seed, cancel)?;
             Ok((shape, judged))
         });
         spent_ns[0] += judging.saturating_sub(began);
@@ -436,7 +442,7 @@ fn figures(shapes: &[Calibrated<'_>], judged: &[Judged], machine: &Machine) -> V
             selector: chosen(shape.place(&shape.chosen)?)?,
             static_rule: chosen(rule.pick(candidates)?)?,
             single_best: single.and_then(chosen),
-            judge_first_half: judged.first_half,
+            judge_first_half: judged.first_half(|i| i),
         })
     });
     shapes.collect()

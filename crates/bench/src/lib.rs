@@ -39,6 +39,7 @@ mod hits;
 mod judge;
 mod operands;
 mod ratios;
+mod recommended;
 mod rivals;
 mod shapes;
 mod standings;
@@ -55,5 +56,8 @@ pub use figures::{
 pub use hits::{CountAllocations, Hits, HitsError, hits};
 pub use judge::inside_taps;
 pub use ratios::{Ratio, RatioSummary, Summary, ThresholdSummary, summarise};
+pub use recommended::{
+    Advice, Followed, FollowedScore, OnThreads, Recommendations, ShapeFollowed, recommended,
+};
 pub use rivals::Rivals;
 pub use shapes::{SPREAD_OPERATIONS, ShapeFileError, default_shapes, read_shapes, spread_shapes};

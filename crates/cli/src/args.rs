@@ -11,7 +11,9 @@ mod replay;
 mod tuning;
 mod values;
 
-pub(crate) use bench::{Bench, BenchChoices, BenchModel, BenchOps, BenchSelect, BenchStore};
+pub(crate) use bench::{
+    Bench, BenchChoices, BenchModel, BenchOps, BenchRecommend, BenchSelect, BenchStore,
+};
 pub(crate) use choice::{Compare, Explain, Run, Watch};
 pub(crate) use learning::{Effort, Learn, Model, ModelEvaluate, ModelShow, Report, ReportFormat};
 pub(crate) use machine::{Cost, Doctor, Kernels, Probe};

@@ -38,6 +38,19 @@ impl Failure {
         }
     }
 
+    /// What went wrong, for one of several things that were tried.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Self::Failed(error)
+            | Self::Usage(error)
+            | Self::Exceeded(error)
+            | Self::NotFound(error)
+            | Self::Wrong(error)
+            | Self::Records(error) => told(error),
+            Self::Interrupted => "interrupted".to_owned(),
+        }
+    }
+
     /// Says what went wrong and gives the exit code. A reader that closed the pipe (`… | head`) has
     /// what it wanted: that is silence and success.
     pub(crate) fn report(self) -> ExitCode {

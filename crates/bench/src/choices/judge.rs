@@ -7,15 +7,12 @@ use std::time::Duration;
 
 use kernelwise_backend::{Call, Host, HostKernel, Scratch, Setting};
 use kernelwise_measure::stats::location;
-use kernelwise_measure::{Contender, Ending, Entry, Race, Sampler, TscClock};
-use kernelwise_types::Candidate;
+use kernelwise_measure::{AWAKE, Contender, Ending, Entry, Race, Sampler, TscClock};
+use kernelwise_types::{Candidate, Workload};
 
-use super::{Calibrated, ChoicesOptions};
 use crate::operands;
 
-/// Share of a shape's time that the judge has.
-const SHARE: f64 = 0.5;
-/// Share of that for the last race at the least, however long the first rounds took.
+/// Share of its time for the last race at the least, however long the first rounds took.
 const LAST_SHARE: f64 = 0.25;
 /// Calls up to this length are preceded by one that is not timed: others have used the caches since.
 const LED_IN_NS: f64 = 2e6;
@@ -26,53 +23,74 @@ const ROUNDS: usize = 60;
 /// How many times the time of the fastest those may take.
 const NEAR: f64 = 1.5;
 
+/// Who is to be judged, and on what.
+#[derive(Debug)]
+pub(crate) struct Field<'a> {
+    pub(crate) workload: &'a Workload,
+    pub(crate) candidates: &'a [Candidate],
+    /// Those that are to be timed as well as the fastest, by their numbers.
+    pub(crate) wanted: Vec<usize>,
+    /// What the fastest should take.
+    pub(crate) expected_ns: f64,
+}
+
 /// What the judge found; candidates by their numbers.
 #[derive(Debug)]
-pub(super) struct Judged {
+pub(crate) struct Judged {
     times_ns: Vec<Option<f64>>,
     /// The fastest.
-    pub(super) oracle: usize,
+    pub(crate) oracle: usize,
     /// Rounds of those near the front.
-    pub(super) rounds: usize,
-    /// Time of the fastest of the first half of the rounds over that of the fastest of the second, in the second.
-    pub(super) first_half: Option<f64>,
+    pub(crate) rounds: usize,
+    /// The same times by the first and by the second half of those rounds; `None` where rounds were few.
+    halves: Option<[Vec<Option<f64>>; 2]>,
 }
 
 impl Judged {
     /// What is known when these are the times.
     #[cfg(test)]
-    pub(super) fn of(times_ns: &[Option<f64>]) -> Self {
-        let known = times_ns.iter().enumerate();
-        let known = known.filter_map(|(i, time)| Some((i, (*time)?)));
+    pub(crate) fn of(times_ns: &[Option<f64>]) -> Self {
         Self {
             times_ns: times_ns.to_vec(),
-            oracle: fastest(known).unwrap_or(0),
+            oracle: fastest(known(times_ns)).unwrap_or(0),
             rounds: 0,
-            first_half: None,
+            halves: None,
         }
     }
 
-    pub(super) fn time_ns(&self, candidate: usize) -> Option<f64> {
+    pub(crate) fn time_ns(&self, candidate: usize) -> Option<f64> {
         *self.times_ns.get(candidate)?
     }
 
     /// How many times as long as the oracle it takes.
-    pub(super) fn slowdown(&self, candidate: usize) -> Option<f64> {
+    pub(crate) fn slowdown(&self, candidate: usize) -> Option<f64> {
         Some(self.time_ns(candidate)? / self.time_ns(self.oracle)?)
+    }
+
+    /// The least time of those that are like the fastest of the first half of the rounds, over the least of all, in the second half: what noise alone costs
+    /// whoever has to choose between kinds of candidates.
+    pub(crate) fn first_half<K: PartialEq>(&self, kind: impl Fn(usize) -> K) -> Option<f64> {
+        let [first, second] = self.halves.as_ref()?;
+        let chosen = kind(fastest(known(first))?);
+        let alike = known(second).filter(|(i, _)| kind(*i) == chosen);
+        let least = |times: &mut dyn Iterator<Item = (usize, f64)>| {
+            times.map(|(_, time)| time).fold(f64::INFINITY, f64::min)
+        };
+        Some(least(&mut { alike }) / least(&mut known(second)))
     }
 }
 
-/// Measures all candidates shortly, then those near the front and those of `wanted` for longer. Why not, in words.
-pub(super) fn judge(
+/// Measures all candidates shortly, then those near the front and those that are wanted for longer. Why not, in words.
+pub(crate) fn judge(
     host: &Host,
-    shape: &Calibrated<'_>,
-    wanted: &[usize],
-    options: &ChoicesOptions,
+    shape: &Field<'_>,
+    budget: Duration,
+    seed: u64,
     cancel: &AtomicBool,
 ) -> Result<Judged, String> {
     let words = |error: &dyn std::fmt::Display| error.to_string();
-    let inputs = operands::inputs(shape.workload, options.seed).map_err(|e| words(&e))?;
-    let mut outputs = operands::outputs(shape.workload, options.seed).map_err(|e| words(&e))?;
+    let inputs = operands::inputs(shape.workload, seed).map_err(|e| words(&e))?;
+    let mut outputs = operands::outputs(shape.workload, seed).map_err(|e| words(&e))?;
     let inputs: Result<Vec<_>, _> = inputs.iter().map(|tensor| tensor.view()).collect();
     let inputs = inputs.map_err(|e| words(&e))?;
     let views: Result<Vec<_>, _> = outputs.iter_mut().map(|tensor| tensor.view_mut()).collect();
@@ -80,7 +98,7 @@ pub(super) fn judge(
     let call = Call::new(shape.workload, &inputs, &mut views).map_err(|e| words(&e))?;
     let mut scratch = Scratch::new().with_large_pages();
     let mut runnable = Vec::new();
-    for candidate in &shape.candidates {
+    for candidate in shape.candidates {
         let (kernel, setting) = resolve(host, shape, candidate)?;
         let needs = kernel.workspace(shape.workload, &setting);
         scratch.reserve(needs).map_err(|e| words(&e))?;
@@ -96,17 +114,17 @@ pub(super) fn judge(
         })
     };
     let clock = TscClock::new();
-    let budget = options.budget.mul_f64(SHARE);
     let sampler = Sampler::new(&clock)
         .warm_up(1)
-        .lead_in(u32::from(shape.time_ns < LED_IN_NS))
-        .seed(options.seed)
+        .lead_in(u32::from(shape.expected_ns < LED_IN_NS))
+        .lead_in_for(AWAKE)
+        .seed(seed)
         .cancel(cancel);
     let everyone: Vec<usize> = (0..runnable.len()).collect();
     let heats = sampler
         .clone()
         .max_rounds(HEATS)
-        .budget(options.budget)
+        .budget(2 * budget)
         .run(everyone.iter().map(|i| contender(*i)).collect());
     let short: Vec<Option<f64>> = everyone.iter().map(|i| time_ns(&heats, *i)).collect();
     let best = short
@@ -116,7 +134,7 @@ pub(super) fn judge(
         .fold(f64::INFINITY, f64::min);
     let finalist = |i: &usize| {
         // Whom the heats did not reach may be the best.
-        wanted.contains(i) || short[*i].is_none_or(|time| time <= NEAR * best)
+        shape.wanted.contains(i) || short[*i].is_none_or(|time| time <= NEAR * best)
     };
     let finalists: Vec<usize> = everyone.into_iter().filter(finalist).collect();
     let spent = Duration::from_nanos(heats.elapsed_ns);
@@ -127,30 +145,24 @@ pub(super) fn judge(
     // Nobody is timed by two measures if that can be helped.
     let times_ns = (0..short.len()).map(|i| time_ns(&race, i).or(short[i]));
     let times_ns: Vec<Option<f64>> = times_ns.collect();
-    let oracle = fastest(
-        times_ns
-            .iter()
-            .enumerate()
-            .filter_map(|(i, t)| Some((i, (*t)?))),
-    );
-    let Some(oracle) = oracle else {
+    let Some(oracle) = fastest(known(&times_ns)) else {
         return Err("nobody could be timed".to_owned());
     };
-    if wanted.iter().any(|i| times_ns[*i].is_none()) {
+    if shape.wanted.iter().any(|i| times_ns[*i].is_none()) {
         return Err("its time was used up before every choice was timed".to_owned());
     }
     Ok(Judged {
         times_ns,
         oracle,
         rounds: race.rounds,
-        first_half: first_half(&race),
+        halves: halves(&race, short.len()),
     })
 }
 
 /// The kernel and the setting that a candidate stands for.
 fn resolve(
     host: &Host,
-    shape: &Calibrated<'_>,
+    shape: &Field<'_>,
     candidate: &Candidate,
 ) -> Result<(Arc<dyn HostKernel>, Setting), String> {
     let mut kernels = host.kernels_for(shape.workload).into_iter();
@@ -179,28 +191,25 @@ fn fastest(times: impl Iterator<Item = (usize, f64)>) -> Option<usize> {
     least.map(|(number, _)| number)
 }
 
-/// How the choice of the first half of the rounds does in the second.
-fn first_half(race: &Race) -> Option<f64> {
+/// Those of which the time is known.
+fn known(times: &[Option<f64>]) -> impl Iterator<Item = (usize, f64)> {
+    let numbered = times.iter().enumerate();
+    numbered.filter_map(|(i, time)| Some((i, (*time)?)))
+}
+
+/// The times of so many candidates in both halves of the rounds.
+fn halves(race: &Race, candidates: usize) -> Option<[Vec<Option<f64>>; 2]> {
     /// Fewer rounds in a half tell nothing.
     const FEWEST: usize = 4;
-    let sound = race.entries.iter();
-    let sound: Vec<&[f64]> = sound
-        .filter(|entry| entry.ending == Ending::Measured)
-        .map(|entry| entry.samples_ns.as_slice())
-        .collect();
-    let half = sound.iter().map(|samples| samples.len()).min()? / 2;
+    let samples = |i: usize| Some(entry(race, i)?.samples_ns.as_slice());
+    let rounds = (0..candidates).filter_map(|i| Some(samples(i)?.len()));
+    let half = rounds.min()? / 2;
     if half < FEWEST {
         return None;
     }
-    let place = |samples: &[f64]| location(samples).unwrap_or(f64::INFINITY);
-    let first = sound.iter().map(|samples| place(&samples[..half]));
-    let second: Vec<f64> = sound
-        .iter()
-        .map(|samples| place(&samples[half..]))
-        .collect();
-    let chosen = fastest(first.enumerate())?;
-    let best = fastest(second.iter().copied().enumerate())?;
-    Some(second[chosen] / second[best])
+    let first = (0..candidates).map(|i| location(&samples(i)?[..half]));
+    let second = (0..candidates).map(|i| location(&samples(i)?[half..]));
+    Some([first.collect(), second.collect()])
 }
 
 #[cfg(test)]
@@ -227,13 +236,28 @@ mod tests {
         race
     }
 
+    fn judged(samples: &[&[f64]]) -> Judged {
+        Judged {
+            halves: halves(&race(samples), samples.len()),
+            ..Judged::of(&[])
+        }
+    }
+
     #[test]
     fn halves_that_disagree_show_what_noise_costs() {
         let a = [10.0, 10.0, 10.0, 10.0, 12.0, 12.0, 12.0, 12.0];
         let b = [11.0; 8];
-        let first_half = first_half(&race(&[&a, &b])).unwrap();
+        let alone = |samples: &[&[f64]]| judged(samples).first_half(|i| i);
+        let first_half = alone(&[&a, &b]).unwrap();
         assert!((first_half - 12.0 / 11.0).abs() < 1e-12);
-        assert_eq!(super::first_half(&race(&[&b, &a[..7]])), None);
-        assert_eq!(super::first_half(&race(&[&b, &b])), Some(1.0));
+        assert_eq!(alone(&[&b, &a[..7]]), None);
+        assert_eq!(alone(&[&b, &b]), Some(1.0));
+        // Whoever chooses between kinds only loses nothing where another of the kind is as fast.
+        let kinds = |i: usize| i == 2;
+        assert_eq!(judged(&[&a, &b, &[20.0; 8]]).first_half(kinds), Some(1.0));
+        assert_eq!(
+            judged(&[&[20.0; 8], &b, &a]).first_half(kinds),
+            Some(12.0 / 11.0)
+        );
     }
 }

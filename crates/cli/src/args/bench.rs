@@ -10,7 +10,7 @@ use kernelwise_probe::calibrate::CalibrateOptions;
 use kernelwise_types::DType;
 
 use super::Format;
-use super::values::seconds;
+use super::values::{seconds, seconds_or_none};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
@@ -21,6 +21,8 @@ pub(crate) enum Bench {
     Select(BenchSelect),
     /// How good the choices of a calibrated selector are, beside a rule written by hand and the best there is
     Choices(BenchChoices),
+    /// How good recommended numbers of threads and tiles are, by prices alone and after a short race, beside the best that can be measured
+    Recommend(BenchRecommend),
     /// What remembering costs: recording, writing, opening, and pushing to a server: that of KERNELWISE_DATABASE_URL, or one that is
     /// started for it where PostgreSQL is installed. What is pushed is deleted again
     Store(BenchStore),
@@ -161,6 +163,48 @@ const CHOICES_NOTES: &str = "\
 A selector is calibrated on every shape. A judge then measures all candidates again; the fastest is the oracle. \
 Goals: 95 % of the choices within 5 % of the oracle, a geometric slowdown of 1.03 at the most, and no worse than the rule. \
 `judge's first half` is what noise alone costs: the fastest of its first rounds, on the times of the others.";
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = RECOMMEND_NOTES)]
+pub(crate) struct BenchRecommend {
+    /// Only shapes of this operation, such as `matmul` or `sort`; may be repeated
+    #[arg(long, value_name = "OPERATION")]
+    pub(crate) op: Vec<String>,
+
+    /// A file of shapes instead of drawn ones: one workload per line, or DeepBench's lists of products and convolutions; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) shapes: Vec<PathBuf>,
+
+    /// Shapes that are drawn for each operation
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) count: u16,
+
+    /// Seconds of racing before the second recommendation for each shape; 0 for none
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds_or_none, allow_negative_numbers = true)]
+    pub(crate) time_budget: f64,
+
+    /// Seconds that the judge has for each shape
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) judge_budget: f64,
+
+    /// Seconds the calibration of the machine before it may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) calibration_budget: f64,
+
+    /// Seed of shapes, inputs and orders
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+// One paragraph: clap breaks it where the terminal ends.
+const RECOMMEND_NOTES: &str = "\
+Recommendations are those of `recommend --device host` with nothing on record. A judge then measures every kernel on every number of threads, and what was \
+recommended. Goals: threads within 10 % of the best number of them, and tiles no slower than the usual ones. `judge's first half` is what noise alone costs: the \
+number of threads that was best in its first rounds, on the times of the others.";
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct BenchSelect {

@@ -16,6 +16,7 @@ mod explain;
 mod external;
 mod fits;
 mod fleet;
+mod followed;
 mod generated;
 mod hits;
 mod kernels;
@@ -73,6 +74,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Bench(Bench::Select(select)) => hits::run(&select),
         Command::Bench(Bench::Model(asked)) => fits::run(&asked),
         Command::Bench(Bench::Choices(asked)) => choices::run(&asked),
+        Command::Bench(Bench::Recommend(asked)) => followed::run(&asked),
         Command::Completions { shell } => generated::completions(shell),
         Command::Man => generated::man(),
     }

@@ -351,16 +351,26 @@ fn processor(
             measured = raced;
         }
     }
+    let strategy = strategy(cost, workload, &measured)?;
+    records.close_or_note();
+    Ok(strategy)
+}
+
+/// Prices, and what was measured of a workload.
+pub(super) fn strategy(
+    cost: CpuCost,
+    workload: &Workload,
+    measured: &[(Choice, Kept)],
+) -> Result<Strategy<CpuCost>, Failure> {
     let known = measured.iter().map(|(choice, _)| choice.clone());
     let strategy = Strategy::new(cost.with_known(known));
-    for (choice, kept) in &measured {
+    for (choice, kept) in measured {
         match strategy.recall(workload, choice, kept) {
             // What was measured with parameters that a kernel no longer has says nothing about it.
             Ok(()) | Err(TuneError::Infeasible(_)) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    records.close_or_note();
     Ok(strategy)
 }
 
@@ -397,18 +407,28 @@ fn race(
         .observer(Arc::clone(records.memory()) as Arc<dyn Observer>)
         .background(false)
         .build()?;
-    if !is_short(&selector, workload, args.time_budget) {
+    selector.set_load(Situation::of(state).busy_processors);
+    raced(&selector, workload, args.time_budget, args.seed)
+}
+
+/// What a race of so many seconds tells of a workload; nothing if its calls are too long for that.
+pub(super) fn raced(
+    selector: &Selector,
+    workload: &Workload,
+    seconds: f64,
+    seed: u64,
+) -> Result<Vec<(Choice, Kept)>, Failure> {
+    if !is_short(selector, workload, seconds) {
         return Ok(Vec::new());
     }
-    selector.set_load(Situation::of(state).busy_processors);
     let options = RaceOptions {
-        budget: Duration::from_secs_f64(args.time_budget),
-        seed: args.seed,
+        budget: Duration::from_secs_f64(seconds),
+        seed,
         ..RaceOptions::default()
     };
     let cancel = interrupt::flag()?;
     let (clock, words) = (TscClock::new(), format!("racing kernels on {workload}"));
-    let (start, bar) = (clock.now(), progress::timed(args.time_budget, &words));
+    let (start, bar) = (clock.now(), progress::timed(seconds, &words));
     let mut watch = |_: kernelwise_select::Progress<'_>| {
         let spent_s = clock.now().saturating_sub(start) as f64 / 1e9;
         bar.set_position(progress::millis(spent_s));
