@@ -1,4 +1,4 @@
-//! `bench choices`, run as users run it, on few shapes and for a short time.
+//! `bench choices` and `bench recommend`, run as users run them, on few shapes and for a short time.
 #![allow(clippy::unwrap_used)] // what fails to unwrap fails the test
 
 mod typed;
@@ -8,12 +8,16 @@ use std::process::Output;
 use serde_json::Value;
 use typed::text;
 
-fn run(words: &[&str]) -> Output {
+fn bench(verb: &str, words: &[&str]) -> Output {
     let records = tempfile::tempdir().unwrap();
     typed::run(
         records.path(),
-        &[&["bench", "choices", "--calibration-budget", "0.5"], words].concat(),
+        &[&["bench", verb, "--calibration-budget", "0.5"], words].concat(),
     )
+}
+
+fn run(words: &[&str]) -> Output {
+    bench("choices", words)
 }
 
 #[test]
@@ -128,4 +132,52 @@ fn what_is_not_there_is_told() {
     let missing = run(&["--shapes", "nowhere.csv"]);
     assert_eq!(missing.status.code(), Some(4));
     assert!(text(&missing.stderr).contains("nowhere.csv"));
+}
+
+#[test]
+fn recommendations_are_held_against_the_best_threads() {
+    let few = [
+        "--op",
+        "softmax",
+        "--count",
+        "2",
+        "--judge-budget",
+        "0.2",
+        "--time-budget",
+    ];
+    let told = |seconds: &str| {
+        let asked = [&few[..], &[seconds, "--format", "json"]].concat();
+        let output = bench("recommend", &asked);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let figures: Value = serde_json::from_str(text(&output.stdout)).unwrap();
+        figures
+    };
+    let figures = told("0.1");
+    assert_eq!(figures["schema"], "kernelwise.bench_recommend/1");
+    let shapes = figures["shapes"].as_array().unwrap();
+    let skipped = figures["skipped"].as_array().unwrap();
+    assert_eq!(shapes.len() + skipped.len(), 2, "{figures}");
+    assert!(!shapes.is_empty());
+    for shape in shapes {
+        let best = shape["best"].as_array().unwrap();
+        let times = best.iter().map(|one| one["time_ns"].as_f64().unwrap());
+        let least = times.fold(f64::INFINITY, f64::min);
+        for one in shape["followed"].as_array().unwrap() {
+            let on_as_many = best.iter().find(|b| b["threads"] == one["threads"]);
+            let ratio = on_as_many.unwrap()["time_ns"].as_f64().unwrap() / least;
+            assert!((one["threads_slowdown"].as_f64().unwrap() - ratio).abs() < 1e-9);
+            let own = one["time_ns"].as_f64().unwrap() / least;
+            assert!((one["choice_slowdown"].as_f64().unwrap() - own).abs() < 1e-9);
+        }
+    }
+    let by = |figures: &Value| {
+        let scores = figures["scores"].as_array().unwrap().clone();
+        let names = scores.iter().map(|one| one["by"].as_str().unwrap());
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(by(&figures)[..2], ["prices", "race"]);
+    assert!(!by(&told("0")).contains(&"race".to_owned()));
+    let unknown = bench("recommend", &["--op", "softmaxx"]);
+    assert_eq!(unknown.status.code(), Some(4));
+    assert!(text(&unknown.stderr).contains("softmax"));
 }

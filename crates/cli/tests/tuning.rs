@@ -159,6 +159,37 @@ fn a_search_goes_on_in_a_second_run_and_begins_from_other_sizes() {
 }
 
 #[test]
+fn what_was_evaluated_is_exported_for_others_to_begin_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let file = folder.join("packed.json");
+    let file = file.to_str().unwrap();
+    let kernel = ["--kernel", "cpu-matmul-f32-packed-portable"];
+    let asked = [&TUNE[..], &kernel, &["--export", file]].concat();
+    let tuned = json(folder, &asked);
+    let evaluated = tuned["kernels"][0]["evaluated"].clone();
+    let replayed = json(folder, &["replay", "space", file, "--budget", "1"]);
+    assert_eq!(
+        replayed["spaces"][0]["configurations"], evaluated,
+        "{replayed}"
+    );
+    // Who never searched begins from it.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let warm = [&TUNE[..], &kernel, &["--warm", file]].concat();
+    let warm = json(elsewhere.path(), &warm);
+    assert_eq!(warm["kernels"][0]["warm_records"], 1, "{warm}");
+    // The same search may write it again; nothing else in a file is lost.
+    json(folder, &asked);
+    let other = folder.join("notes");
+    std::fs::write(&other, "mine").unwrap();
+    let refused = [&TUNE[..], &kernel, &["--export", other.to_str().unwrap()]].concat();
+    let refused = run(folder, &refused);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("name another one"));
+    assert_eq!(std::fs::read_to_string(&other).unwrap(), "mine");
+}
+
+#[test]
 fn what_was_measured_here_is_recommended() {
     let records = tempfile::tempdir().unwrap();
     let records = records.path();
@@ -169,9 +200,18 @@ fn what_was_measured_here_is_recommended() {
         "{said}"
     );
     assert!(said["expected"]["evidence"]["samples"].as_u64().unwrap() >= 3);
-    // What tuning found, or what it could not tell from it.
-    let ratio =
-        said["expected"]["time_ns"].as_f64().unwrap() / tuned["best"]["time_ns"].as_f64().unwrap();
+    // What tuning found, or what it could not tell from it; beside other programs the best of those that leave them a processor.
+    let is_busy = said["reasoning"].to_string().contains("in use");
+    let finalists = tuned["finalists"].as_array().unwrap().iter();
+    let runs = |one: &&Value| {
+        let parameters = one["parameters"].as_str().unwrap();
+        !is_busy || !parameters.contains("threads=") || parameters.contains("threads=1")
+    };
+    let times = finalists
+        .filter(runs)
+        .map(|one| one["time_ns"].as_f64().unwrap());
+    let best = times.fold(f64::INFINITY, f64::min);
+    let ratio = said["expected"]["time_ns"].as_f64().unwrap() / best;
     assert!((0.5..1.5).contains(&ratio), "{said} {tuned}");
     let listed = json(records, &["cache", "list", "--op", "matmul"]);
     let series = listed["series"].as_array().unwrap();

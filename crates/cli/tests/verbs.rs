@@ -232,6 +232,17 @@ fn races() {
         "worst",
     ]);
     insta::assert_snapshot!("bench_choices", both(table, fields));
+
+    let (fields, table) = told(
+        records,
+        &format!(
+            "bench recommend --shapes {shapes} --time-budget 0.1 --judge-budget 0.1 --calibration-budget 0.01"
+        ),
+    );
+    let table = table.first_row("shape", 1);
+    let table = table.cut(&["prices", "race", "judge's first half"]);
+    let fields = Fields::of(&fields).varies(&["shapes[].judge_first_half"]);
+    insta::assert_snapshot!("bench_recommend", both(table, fields));
 }
 
 #[test]

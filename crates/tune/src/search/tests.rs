@@ -600,6 +600,49 @@ fn the_first_is_one_that_no_record_dislikes() {
     assert_eq!((first(false), first(true)), (0, 1));
 }
 
+#[test]
+fn relatives_are_believed_where_strangers_are_not() {
+    // A peak that stands alone, and a slower plain: what the maker's other device has is there again, what a stranger has may not be.
+    let times = |x: i32, y: i32| match (x, y) {
+        (20, 20) => 1.0,
+        _ => 1.2 + 0.05 * f64::from((x - 5).abs() + (y - 5).abs()),
+    };
+    let record = landscape("Acme 1", times);
+    let space = Arc::new(record.space.clone());
+    let first = |device: &str| {
+        let knowledge = Knowledge {
+            records: vec![record.clone()],
+            device: device.to_owned(),
+            runs: None,
+        };
+        let mut warm = warm::Warm::new(&space, &knowledge).unwrap();
+        let first = warm.first(&space, true, |_| true).unwrap();
+        first.places().to_vec()
+    };
+    assert_eq!(
+        (first("Acme 2"), first("Other")),
+        (vec![20, 20], vec![5, 5])
+    );
+    // By how much it is slower counts as well as how many are faster: the second row is next to the best of all by ranks, and takes twice as long on the
+    // nearest relative; the first row is the last with the other, by a thousandth.
+    let near = landscape("NVIDIA RTX A4000", |x, _| {
+        if x == 0 {
+            1.0
+        } else {
+            2.0 + 0.001 * f64::from(x)
+        }
+    });
+    let other = landscape("NVIDIA A100", |x, _| 1.0 + 1e-4 * f64::from((x + 23) % 24));
+    let knowledge = Knowledge {
+        records: vec![near, other],
+        device: "NVIDIA RTX A6000".to_owned(),
+        runs: None,
+    };
+    let mut warm = warm::Warm::new(&space, &knowledge).unwrap();
+    let first = warm.first(&space, true, |_| true).unwrap();
+    assert_eq!(first.places()[0], 0);
+}
+
 /// A record of a space of two parameters, by a time for each pair of values.
 fn landscape(device: &str, time: impl Fn(i32, i32) -> f64) -> Arc<Record> {
     let pairs = (0..24).flat_map(|x| (0..24).map(move |y| (x, y)));

@@ -1,8 +1,10 @@
 //! What records of other devices say about this one.
 //!
 //! 1. **Before anything is measured**, all that is known of a device is its name: those of the same maker weigh more, as their rankings agree far
-//!    better, and most of all those whose units, by what is published of them, hold as many threads in groups that are as wide. What comes first is what ranks best over all of them, and about equally with each, together with its neighbours: a
-//!    peak that stands alone, on one device or among its neighbours, is not where it was on the next.
+//!    better, and most of all those whose units, by what is published of them, hold as many threads in groups that are as wide. What comes first is what is
+//!    best with such relatives, by its rank and by how much it is slower than their best. Strangers are believed less: only ranks count, those of neighbours as
+//!    well, and that of the record which likes it least, because a peak that stands alone, on one device or among its neighbours, is not where it was on
+//!    another kind of device.
 //! 2. **From then on**, a record weighs the more the better it predicts ln t of what was measured here, up to a factor. A record
 //!    that says nothing, every configuration being equally fast, is weighed with the others: where it wins, others do not matter.
 //! 3. **Peaks**, configurations that no change of one parameter makes faster, are where they were on other devices more reliably than the best of them is
@@ -16,7 +18,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Knowledge;
-use crate::gpu::{Gpu, device};
+use crate::gpu::{Api, Gpu, device};
 use crate::recorded::Record;
 use crate::space::{Configuration, Neighbourhood, Space, Value};
 
@@ -326,11 +328,24 @@ impl Warm {
         }
     }
 
-    /// The weighted rank of a place and how far records are apart on it, a standard deviation.
+    /// How little of a place is expected. Relatives are taken at their word, also by how much a configuration is slower; of strangers only the order counts.
+    fn demerit(&self, place: usize) -> f64 {
+        match self.has_kin() {
+            true => self.rank(place) + self.slowness(Some(place)),
+            false => self.rank(place),
+        }
+    }
+
+    fn has_kin(&self) -> bool {
+        let mut donors = self.donors.iter();
+        donors.any(|donor| donor.kinship >= SAME_MAKER)
+    }
+
+    /// Half the rank of a place, half the one that the record gives it that likes it least.
     fn cautious_rank(&self, place: usize) -> f64 {
-        let total: f64 = self.weights.iter().sum();
-        let (_, variance) = self.mix(|donor| donor.rank[place]);
-        self.rank(place) + (variance / total.max(f64::MIN_POSITIVE)).sqrt()
+        // Those that do not know it are passed over: a maximum ignores what is not a number.
+        let disliked = self.donors.iter().map(|donor| f64::from(donor.rank[place]));
+        f64::midpoint(self.rank(place), disliked.fold(0.0, f64::max))
     }
 
     /// Places of the best by rank, best first; found again when weights changed.
@@ -340,7 +355,7 @@ impl Warm {
             .as_ref()
             .is_none_or(|(when, _)| *when != self.weighed);
         if stale {
-            let ranked = (0..self.configurations.len()).map(|place| (self.rank(place), place));
+            let ranked = (0..self.configurations.len()).map(|place| (self.demerit(place), place));
             let mut ranked: Vec<(f64, usize)> = ranked.collect();
             // More than are needed, as some will have been measured by the time they are asked for.
             let wanted = 2 * FRONT;
@@ -366,8 +381,8 @@ impl Warm {
             .collect()
     }
 
-    /// What to begin with: the best by rank, its neighbours' ranks included. The very first may be all that is ever measured, so it is
-    /// to be chosen with caution.
+    /// What to begin with: what is best with relatives. Where there are only strangers, a peak that stands alone among its neighbours is not where it was,
+    /// so theirs count as well, and as the very first may be all that is ever measured, it is one that no record dislikes.
     pub(super) fn first(
         &mut self,
         space: &Space,
@@ -375,6 +390,9 @@ impl Warm {
         is_new: impl Fn(&Configuration) -> bool,
     ) -> Option<Configuration> {
         let best = self.best(is_new);
+        if self.has_kin() {
+            return best.into_iter().next();
+        }
         let score = |configuration: &Configuration| {
             let rank = |one: &Configuration| match self.places.get(one) {
                 Some(place) if cautious => self.cautious_rank(*place),
@@ -426,20 +444,36 @@ fn normalised(mut weights: Vec<f64>) -> Vec<f64> {
 
 /// How much what was measured on one device says about another one of which only the name is known.
 fn kinship(here: &str, there: &str) -> f64 {
-    if let (Ok(here), Ok(there)) = (device(here), device(there)) {
-        let unit = |gpu: &Gpu| Some((gpu.subgroup, gpu.residency.as_ref()?.threads));
-        return match (here.api == there.api, unit(&here)) {
-            (true, Some(own)) if unit(&there) == Some(own) => SAME_MAKER * SAME_UNITS,
-            (true, _) => SAME_MAKER,
-            (false, _) => 1.0,
-        };
+    let alike = |unit: &dyn Fn(&Gpu) -> Option<(u32, u32)>| {
+        let (here, there) = (device(here).ok()?, device(there).ok()?);
+        Some(here.api == there.api && unit(&here)? == unit(&there)?)
+    };
+    let same_maker = maker(here).is_some() && maker(here) == maker(there);
+    match alike(&|gpu| Some((gpu.subgroup, gpu.residency.as_ref()?.threads))) {
+        Some(true) => SAME_MAKER * SAME_UNITS,
+        _ if same_maker => SAME_MAKER,
+        _ => 1.0,
     }
-    // Of those that are in no table, makers come first in their names.
-    let maker = |name: &str| name.split_whitespace().next().map(str::to_lowercase);
-    match maker(here).is_some() && maker(here) == maker(there) {
-        true => SAME_MAKER,
-        false => 1.0,
-    }
+}
+
+/// Who made a device, by its name: with or without the maker's own, as drivers differ. Of makers that are not known, the first word.
+fn maker(name: &str) -> Option<String> {
+    let api = device(name).ok().map(|gpu| gpu.api);
+    let lower = name.to_lowercase();
+    let mut words = lower.split(|c: char| !c.is_ascii_alphanumeric());
+    let first = lower.split_whitespace().next();
+    let known = match api {
+        Some(Api::Cuda) => Some("nvidia"),
+        Some(Api::Hip) => Some("amd"),
+        Some(Api::Metal) => Some("apple"),
+        Some(Api::WebGpu) => None,
+        None => words.find_map(|word| match word {
+            "nvidia" | "geforce" | "quadro" | "tesla" | "titan" | "rtx" | "gtx" => Some("nvidia"),
+            "amd" | "radeon" | "instinct" => Some("amd"),
+            _ => None,
+        }),
+    };
+    known.or(first).map(str::to_owned)
 }
 
 /// Whether a record can say anything about a space.
@@ -498,5 +532,32 @@ impl Translation {
         places
             .collect::<Option<Box<[u16]>>>()
             .map(Configuration::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_kin_has_units_alike_and_then_the_same_maker() {
+        let near = SAME_MAKER * SAME_UNITS;
+        assert_eq!(kinship("NVIDIA RTX A4000", "NVIDIA RTX A6000"), near);
+        assert_eq!(kinship("NVIDIA RTX A4000", "rtx-3090"), near);
+        assert_eq!(
+            kinship("NVIDIA RTX A4000", "NVIDIA A100-PCIE-40GB"),
+            SAME_MAKER
+        );
+        assert_eq!(kinship("NVIDIA RTX A4000", "AMD Radeon PRO W7800"), 1.0);
+        // Not in the table; drivers of before did not name the maker.
+        assert_eq!(kinship("A100", "GeForce GTX TITAN X"), SAME_MAKER);
+        assert_eq!(
+            kinship("Quadro K6000", "NVIDIA GeForce GTX 980"),
+            SAME_MAKER
+        );
+        assert_eq!(kinship("Radeon VII", "mi250x"), SAME_MAKER);
+        assert_eq!(kinship("Acme 1", "Acme 2"), SAME_MAKER);
+        assert_eq!(kinship("Acme 1", "Quadro K6000"), 1.0);
+        assert_eq!(kinship("", ""), 1.0);
     }
 }
