@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use kernelwise_backend::sample::{self, Arrangement, Values};
 use kernelwise_backend::{Host, answer, prior};
 use kernelwise_measure::selfcheck::{NullResult, null_comparison};
 use kernelwise_measure::{Clock, ClockFacts, Indifference, Sampler, TscClock, Warning};
@@ -12,14 +13,13 @@ use kernelwise_types::op::Operation;
 use kernelwise_types::units::Bytes;
 use kernelwise_types::{Calibration, Fingerprint, Reading, SystemState, ViewError, Workload};
 
-use crate::contest::{Candidate, Contest};
+use crate::contest::{self, Candidate, Contest};
 use crate::entrant;
 use crate::figures::{Conditions, Doubt, RefusedKernel, ShapeFigures};
 use crate::judge::Ceiling;
 use crate::ratios::{self, Evidence};
 use crate::rivals::Rivals;
 use crate::standings::{self, Raced, Standings};
-use crate::{contest, operands};
 
 /// How a benchmark is run.
 #[derive(Debug, Clone, PartialEq)]
@@ -187,8 +187,18 @@ impl Bench {
             return Err(BenchError::Ambiguous);
         }
         self.check_memory(workload)?;
-        let inputs = operands::inputs(workload, self.options.seed)?;
-        let before = operands::outputs(workload, self.options.seed)?;
+        let inputs = sample::inputs(
+            workload,
+            Arrangement::Contiguous,
+            Values::Typical,
+            self.options.seed,
+        )?;
+        let before = sample::outputs(
+            workload,
+            Arrangement::Contiguous,
+            Values::Typical,
+            self.options.seed,
+        )?;
         let (entrants, refused) = entrant::enter(&self.host, workload, &self.options);
         let (rivals, absent) = self.rivals.enter(workload, &inputs);
         if entrants.is_empty() && rivals.is_empty() {

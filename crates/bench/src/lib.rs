@@ -37,7 +37,6 @@ mod entrant;
 mod figures;
 mod hits;
 mod judge;
-mod operands;
 mod ratios;
 mod recommended;
 mod rivals;

@@ -369,10 +369,10 @@ fn std_sort<'a>(sort: &Sort, dtype: DType, inputs: &'a [Tensor]) -> Option<Box<d
 
 #[cfg(test)]
 mod tests {
+    use kernelwise_backend::sample::{self, Arrangement, Values};
     use kernelwise_backend::{HostKernel, ReferenceKernel, Scratch, Setting, answer};
 
     use super::*;
-    use crate::operands;
 
     /// The outputs after something was done to a call.
     fn after(
@@ -380,7 +380,8 @@ mod tests {
         inputs: &[Tensor],
         body: impl FnOnce(&mut Call<'_, '_>),
     ) -> Vec<Tensor> {
-        let mut outputs = operands::outputs(workload, 3).unwrap();
+        let mut outputs =
+            sample::outputs(workload, Arrangement::Contiguous, Values::Typical, 3).unwrap();
         let views: Vec<_> = inputs.iter().map(|tensor| tensor.view().unwrap()).collect();
         let mut views_mut: Vec<_> = outputs.iter_mut().map(|t| t.view_mut().unwrap()).collect();
         body(&mut Call::new(workload, &views, &mut views_mut).unwrap());
@@ -390,7 +391,8 @@ mod tests {
     /// Names of those that computed it right.
     fn right(rivals: &Rivals, text: &str) -> Vec<&'static str> {
         let workload: Workload = text.parse().unwrap();
-        let inputs = operands::inputs(&workload, 3).unwrap();
+        let inputs =
+            sample::inputs(&workload, Arrangement::Contiguous, Values::Typical, 3).unwrap();
         let reference = ReferenceKernel::for_workload(&workload).unwrap();
         let expected = after(&workload, &inputs, |call| {
             let mut scratch = Scratch::new();
@@ -471,7 +473,8 @@ mod tests {
         let mut rivals = Rivals::without("nowhere to be found");
         let absent = |rivals: &Rivals, text: &str| {
             let workload: Workload = text.parse().unwrap();
-            let inputs = operands::inputs(&workload, 1).unwrap();
+            let inputs =
+                sample::inputs(&workload, Arrangement::Contiguous, Values::Typical, 1).unwrap();
             let (_, absent) = rivals.enter(&workload, &inputs);
             let words = absent.iter().map(|a| format!("{}: {}", a.name, a.reason));
             words.collect::<Vec<_>>()

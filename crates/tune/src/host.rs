@@ -293,7 +293,7 @@ impl<'a> Workbench<'a> {
         cancel: &'a AtomicBool,
         seed: u64,
     ) -> Result<Self, HostError> {
-        let draw = (Arrangement::Contiguous, Values::Ordinary, seed);
+        let draw = (Arrangement::Contiguous, Values::Typical, seed);
         Ok(Self {
             inputs: sample::inputs(workload, draw.0, draw.1, draw.2)?,
             outputs: sample::outputs(workload, draw.0, draw.1, draw.2)?,
@@ -330,7 +330,7 @@ impl<'a> Workbench<'a> {
         kernel: &dyn HostKernel,
         setting: &Setting,
     ) -> Result<Vec<Tensor>, Fault> {
-        let draw = (Arrangement::Contiguous, Values::Ordinary, self.seed);
+        let draw = (Arrangement::Contiguous, Values::Typical, self.seed);
         // What is updated in place begins anew.
         self.outputs = sample::outputs(&self.workload, draw.0, draw.1, draw.2)?;
         let terms = self.terms();

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use kernelwise_backend::sample::{self, Arrangement, Values};
 use kernelwise_backend::{Call, Host, HostKernel, Scratch, Setting};
 use kernelwise_measure::stats::location;
 use kernelwise_measure::{AWAKE, Contender, Ending, Entry, Race, Sampler, TscClock};
 use kernelwise_types::{Candidate, Workload};
-
-use crate::operands;
 
 /// Share of its time for the last race at the least, however long the first rounds took.
 const LAST_SHARE: f64 = 0.25;
@@ -89,8 +88,20 @@ pub(crate) fn judge(
     cancel: &AtomicBool,
 ) -> Result<Judged, String> {
     let words = |error: &dyn std::fmt::Display| error.to_string();
-    let inputs = operands::inputs(shape.workload, seed).map_err(|e| words(&e))?;
-    let mut outputs = operands::outputs(shape.workload, seed).map_err(|e| words(&e))?;
+    let inputs = sample::inputs(
+        shape.workload,
+        Arrangement::Contiguous,
+        Values::Typical,
+        seed,
+    )
+    .map_err(|e| words(&e))?;
+    let mut outputs = sample::outputs(
+        shape.workload,
+        Arrangement::Contiguous,
+        Values::Typical,
+        seed,
+    )
+    .map_err(|e| words(&e))?;
     let inputs: Result<Vec<_>, _> = inputs.iter().map(|tensor| tensor.view()).collect();
     let inputs = inputs.map_err(|e| words(&e))?;
     let views: Result<Vec<_>, _> = outputs.iter_mut().map(|tensor| tensor.view_mut()).collect();

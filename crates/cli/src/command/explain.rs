@@ -257,7 +257,7 @@ fn use_it(
     seed: u64,
 ) -> Result<(), Failure> {
     asked::must_fit(workload, &kernelwise_probe::machine())?;
-    let draw = (Arrangement::Contiguous, Values::Ordinary, seed);
+    let draw = (Arrangement::Contiguous, Values::Typical, seed);
     let inputs = sample::inputs(workload, draw.0, draw.1, draw.2)?;
     let mut outputs = sample::outputs(workload, draw.0, draw.1, draw.2)?;
     let inputs: Result<Vec<_>, _> = inputs.iter().map(|tensor| tensor.view()).collect();

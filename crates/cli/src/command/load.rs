@@ -276,7 +276,7 @@ struct Part {
 impl Part {
     fn new(text: &str, seed: u64) -> Result<Self, Failure> {
         let workload: Workload = text.parse()?;
-        let draw = (Arrangement::Contiguous, Values::Ordinary, seed);
+        let draw = (Arrangement::Contiguous, Values::Typical, seed);
         Ok(Self {
             inputs: sample::inputs(&workload, draw.0, draw.1, draw.2)?,
             outputs: sample::outputs(&workload, draw.0, draw.1, draw.2)?,

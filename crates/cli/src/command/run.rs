@@ -74,7 +74,7 @@ pub(crate) fn run(args: &args::Run) -> Result<(), Failure> {
     let kernels = kernelwise_cpu::kernels()?;
     let (alone, _) = asked::kernel(kernel.as_str(), &workload, &machine, &kernels)?;
     let setting = alone.space(&workload, &machine).setting(params)?;
-    let draw = (Arrangement::Contiguous, Values::Ordinary, args.what.seed);
+    let draw = (Arrangement::Contiguous, Values::Typical, args.what.seed);
     let inputs = sample::inputs(&workload, draw.0, draw.1, draw.2)?;
     let mut outputs = sample::outputs(&workload, draw.0, draw.1, draw.2)?;
     let timed = timed(
@@ -150,7 +150,7 @@ fn timed(
     let mut own = sample::outputs(
         workload,
         Arrangement::Contiguous,
-        Values::Ordinary,
+        Values::Typical,
         args.what.seed,
     )?;
     let own: Result<Vec<_>, _> = own.iter_mut().map(Tensor::view_mut).collect();

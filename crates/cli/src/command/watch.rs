@@ -84,7 +84,7 @@ pub(crate) fn run(args: &args::Watch) -> Result<(), Failure> {
     for workload in &workloads {
         asked::must_be_computed(workload, &machine, &kernels)?;
         asked::must_fit(workload, &machine)?;
-        let draw = (Arrangement::Contiguous, Values::Ordinary, args.seed);
+        let draw = (Arrangement::Contiguous, Values::Typical, args.seed);
         let inputs = sample::inputs(workload, draw.0, draw.1, draw.2)?;
         operands.push((inputs, sample::outputs(workload, draw.0, draw.1, draw.2)?));
     }

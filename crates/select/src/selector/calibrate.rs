@@ -275,7 +275,7 @@ impl Shared {
             source: Box::new(error),
         };
         let made = |error: ViewError| failed(Fault::from(error).into());
-        let draw = (Arrangement::Contiguous, Values::Ordinary, options.seed);
+        let draw = (Arrangement::Contiguous, Values::Typical, options.seed);
         let inputs = sample::inputs(workload, draw.0, draw.1, draw.2).map_err(made)?;
         let before = sample::outputs(workload, draw.0, draw.1, draw.2).map_err(made)?;
         let mut outputs = before.clone();

@@ -120,6 +120,7 @@ impl Priced for GpuCost {
                 .occupancy
                 .and_then(|held| Share::new(held.share).ok()),
             units: u32::try_from(groups).unwrap_or(u32::MAX).min(units),
+            usual: None,
             origin: Origin::Prior(format!(
                 "roofline of {} ({})",
                 self.gpu.name, self.gpu.source

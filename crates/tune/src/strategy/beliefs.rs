@@ -240,6 +240,17 @@ impl Outlook<'_> {
         let cell = self.cells.and_then(|cells| cells.get(choice));
         let timed = cell.filter(|cell| cell.samples > 0);
         let message = timed.map_or(Sum::default(), |cell| cell.message(spreads));
+        if timed.is_none()
+            && let Some(usual) = self.usual(choice, price)
+        {
+            return Belief {
+                doubt: usual.doubt.hypot(price.spread_ln * spreads.own.sqrt()),
+                samples: 0,
+                power: None,
+                failed: cell.is_some_and(|cell| cell.failed),
+                ..usual
+            };
+        }
         let others = self.above.add(self.here.without(message));
         let mut all = others.across(spreads.own);
         let mut scatter = spreads.noise;
@@ -257,6 +268,17 @@ impl Outlook<'_> {
             power: cell.and_then(|cell| cell.power),
             failed: cell.is_some_and(|cell| cell.failed),
         }
+    }
+
+    /// What is believed of the choice that lends its price to this one, if that was timed: what other numbers of threads take would else make this one look
+    /// faster than the one that it is not told from.
+    fn usual(&self, choice: &Choice, price: &Price) -> Option<Belief> {
+        let usual = Choice {
+            kernel: choice.kernel.clone(),
+            params: price.usual.clone()?,
+        };
+        let cell = self.cells?.get(&usual)?;
+        (cell.samples > 0).then(|| self.of(&usual, price))
     }
 }
 

@@ -107,6 +107,9 @@ pub struct Price {
     pub occupancy: Option<Share>,
     /// Units it keeps busy: threads of a processor, multiprocessors of a GPU. What saving power is judged by.
     pub units: u32,
+    /// The parameters whose price this is, if no formula tells these from them: until these are timed, they are expected to take what those were seen to.
+    #[serde(default)]
+    pub usual: Option<Params>,
     /// What it rests on.
     pub origin: Origin,
     /// Further facts in words, such as grid and block.

@@ -16,7 +16,7 @@ use kernelwise_backend::{Axis, Fault, Host, HostKernel, Setting, Space, Terms, a
 use kernelwise_select::forecast::Forecast;
 use kernelwise_types::machine::Isa;
 use kernelwise_types::units::{Bytes, Nanos};
-use kernelwise_types::{Backend, Calibration, Numerics, Refusal, Technique, Workload};
+use kernelwise_types::{Backend, Calibration, Numerics, Params, Refusal, Technique, Workload};
 
 use super::priced::{Bound, Choice, Infeasible, Limit, Origin, Price, Priced};
 use super::situation::Situation;
@@ -218,6 +218,26 @@ impl CpuCost {
             Bound::Memory
         }
     }
+
+    /// The usual parameters on as many threads, if these are others of the same price.
+    fn usual(
+        &self,
+        kernel: &dyn HostKernel,
+        workload: &Workload,
+        setting: &Setting,
+        time: Nanos,
+    ) -> Option<Params> {
+        let space = kernel.space(workload, self.host.machine());
+        let threads = prior::threads(&space, setting);
+        let mut asked = Params::new();
+        if space.axes().any(|(name, _)| name == "threads") {
+            asked = asked.with("threads", threads.into()).ok()?;
+        }
+        let usual = space.setting(&asked).ok()?;
+        let (usual_time, _, _) = self.expected(kernel, workload, &usual, threads);
+        let lends = usual != *setting && usual_time == time;
+        lends.then(|| space.params(&usual).ok()).flatten()
+    }
 }
 
 impl Priced for CpuCost {
@@ -315,6 +335,7 @@ impl Priced for CpuCost {
             bound: self.bound(workload, threads, time_ns),
             occupancy: None,
             units: threads,
+            usual: self.usual(kernel.as_ref(), workload, &setting, time_ns),
             origin,
             words: words.into_iter().collect(),
         })

@@ -156,6 +156,7 @@ impl Priced for Landscape {
             bound: self.bound,
             occupancy: Some(Share::new(0.5).unwrap()),
             units: point.units,
+            usual: None,
             origin: Origin::Prior("a made-up formula".to_owned()),
             words: Vec::new(),
         })

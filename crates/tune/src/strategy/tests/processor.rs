@@ -329,6 +329,37 @@ fn tiles_follow_what_was_measured() {
     );
 }
 
+/// What other numbers of threads took says nothing about tiles that nobody timed.
+#[test]
+fn tiles_that_nobody_timed_are_like_the_usual_ones_that_were() {
+    let strategy = Strategy::new(cost());
+    let on = workload(512);
+    let kernel = ask(&strategy, &on, &quiet()).best.choice.kernel;
+    let choice = |threads: u64, tile: u64| Choice {
+        kernel: kernel.clone(),
+        params: Params::new()
+            .with("threads", threads)
+            .and_then(|params| params.with("tile", tile))
+            .unwrap(),
+    };
+    let price = |choice: &Choice| strategy.predict(&on, choice).unwrap().time_ns.get();
+    // As fast on one thread as on eight, so that prices are far too low for eight and too high for one.
+    let time = 3.0 * price(&choice(8, 64));
+    for _ in 0..5 {
+        for threads in [1, 8] {
+            let told = ran(&strategy, &on, choice(threads, 64), time);
+            strategy.feedback(&told).unwrap();
+        }
+    }
+    let said = ask(&strategy, &on, &quiet());
+    assert_eq!(said.best.choice.params.get("tile"), Some(64), "{said:?}");
+    let (usual, other) = (
+        strategy.predict(&on, &choice(8, 64)).unwrap(),
+        strategy.predict(&on, &choice(8, 32)).unwrap(),
+    );
+    assert!(other.likely_ns >= usual.likely_ns && other.confidence < usual.confidence);
+}
+
 #[test]
 fn bounds_are_told_apart() {
     let machine = machine();
