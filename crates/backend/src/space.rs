@@ -315,6 +315,18 @@ impl Space {
             })
     }
 
+    /// The usual setting on so many threads. `None` if it does not run on as many.
+    pub fn on_threads(&self, threads: u32) -> Option<Setting> {
+        let usual = self.default_setting();
+        let knob = self.names.iter().position(|name| *name == "threads");
+        let setting = match knob {
+            Some(knob) => usual.replaced(knob, threads),
+            None => usual,
+        };
+        let fits = knob.is_some() || threads == 1;
+        (fits && self.check(&setting).is_ok()).then_some(setting)
+    }
+
     /// Reads a written setting; what is not named has its default.
     pub fn setting(&self, params: &Params) -> Result<Setting, SettingError> {
         let mut setting = self.default_setting();

@@ -11,7 +11,9 @@ use kernelwise_probe::pin::{self, PinError, Pinned};
 use kernelwise_probe::{StateReader, Tree};
 use kernelwise_types::op::Operation;
 use kernelwise_types::units::Bytes;
-use kernelwise_types::{Calibration, Fingerprint, Reading, SystemState, ViewError, Workload};
+use kernelwise_types::{
+    Calibration, Fingerprint, Machine, Reading, SystemState, ViewError, Workload,
+};
 
 use crate::contest::{self, Candidate, Contest};
 use crate::entrant;
@@ -85,6 +87,22 @@ fn reasons(refused: &[RefusedKernel]) -> String {
     reasons.sort_unstable();
     reasons.dedup();
     reasons.join("; ")
+}
+
+/// Whether the operands of a workload leave room for everything else.
+pub(crate) fn check_memory(workload: &Workload, machine: &Machine) -> Result<(), BenchError> {
+    let operands = workload.inputs().iter().chain(workload.outputs());
+    let needs = operands.fold(0u64, |sum, operand| sum.saturating_add(operand.bytes()));
+    // Results are checked beside those that are timed, and there is scratch memory.
+    let memory = machine.usable_memory();
+    let allowed = memory.map_or(1 << 30, |memory| memory.0 / 4);
+    if needs <= allowed {
+        return Ok(());
+    }
+    Err(BenchError::Memory {
+        needs: Bytes(needs),
+        allowed: Bytes(allowed),
+    })
 }
 
 /// A benchmark on this machine, on the thread that made it.
@@ -186,7 +204,7 @@ impl Bench {
         if !answer::is_unique(workload.operation()) {
             return Err(BenchError::Ambiguous);
         }
-        self.check_memory(workload)?;
+        check_memory(workload, self.host.machine())?;
         let inputs = sample::inputs(
             workload,
             Arrangement::Contiguous,
@@ -266,21 +284,6 @@ impl Bench {
             ratios,
             thresholds,
         }))
-    }
-
-    fn check_memory(&self, workload: &Workload) -> Result<(), BenchError> {
-        let operands = workload.inputs().iter().chain(workload.outputs());
-        let needs = operands.fold(0u64, |sum, operand| sum.saturating_add(operand.bytes()));
-        // Results are checked beside those that are timed, and there is scratch memory.
-        let memory = self.host.machine().usable_memory();
-        let allowed = memory.map_or(1 << 30, |memory| memory.0 / 4);
-        if needs <= allowed {
-            return Ok(());
-        }
-        Err(BenchError::Memory {
-            needs: Bytes(needs),
-            allowed: Bytes(allowed),
-        })
     }
 
     /// What was expected of a kernel, in nanoseconds.

@@ -212,20 +212,19 @@ struct Calibrated<'a> {
     workload: &'a Workload,
     candidates: Vec<Candidate>,
     chosen: Candidate,
-    /// What the selector thinks that takes.
-    time_ns: f64,
 }
 
 impl Calibrated<'_> {
     /// For the judge: the choices of selector and rule are to be timed as well as the oracle.
-    fn field(&self, machine: &Machine) -> Field<'_> {
+    fn field(&self, machine: &Machine, options: &ChoicesOptions) -> Field<'_> {
         let chosen = self.place(&self.chosen);
         let rule = static_rule(self.workload, machine).pick(&self.candidates);
         Field {
             workload: self.workload,
             candidates: &self.candidates,
             wanted: chosen.into_iter().chain(rule).collect(),
-            expected_ns: self.time_ns,
+            heats: options.budget,
+            budget: options.budget / 2,
         }
     }
 
@@ -275,8 +274,8 @@ pub fn choices(
         let judging = stage("judging");
         // Right away: with two threads on a machine that others use, who is best changes within minutes.
         let result = calibrated.and_then(|shape| {
-            let (field, half) = (shape.field(machine), options.budget / 2);
-            let judged = judge::judge(&host, &field, half, options.seed, cancel)?;
+            let field = shape.field(machine, options);
+            let judged = judge::judge(&host, &field, options.seed, cancel)?;
             Ok((shape, judged))
         });
         spent_ns[0] += judging.saturating_sub(began);
@@ -373,7 +372,6 @@ fn calibrate<'a>(
     let calibrated = Calibrated {
         workload,
         candidates,
-        time_ns: chosen.estimate.time().map_or(0.0, |time| time.get()),
         chosen: chosen.candidate,
     };
     match calibrated.place(&calibrated.chosen) {
@@ -553,7 +551,6 @@ mod tests {
             workload,
             candidates: variants.iter().map(|variant| candidate(variant)).collect(),
             chosen: candidate(variants[0]),
-            time_ns: 0.0,
         };
         // `quick` is the fastest where it can be, `wide` can always be.
         let shapes = [

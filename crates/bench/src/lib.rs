@@ -56,7 +56,8 @@ pub use hits::{CountAllocations, Hits, HitsError, hits};
 pub use judge::inside_taps;
 pub use ratios::{Ratio, RatioSummary, Summary, ThresholdSummary, summarise};
 pub use recommended::{
-    Advice, Followed, FollowedScore, OnThreads, Recommendations, ShapeFollowed, recommended,
+    Advice, Advised, Followed, FollowedScore, OnThreads, Recommendations, ShapeFollowed,
+    ThreadsScore, recommended,
 };
 pub use rivals::Rivals;
 pub use shapes::{SPREAD_OPERATIONS, ShapeFileError, default_shapes, read_shapes, spread_shapes};

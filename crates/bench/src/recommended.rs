@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kernelwise_backend::{Host, Terms, admit, prior};
-use kernelwise_types::{Candidate, Fingerprint, Numerics, Params, Technique, Workload};
+use kernelwise_types::{Candidate, Fingerprint, KernelId, Numerics, Technique, Workload};
 use serde::Serialize;
 
 use crate::choices::judge::{Field, Judged, judge};
@@ -31,8 +31,15 @@ pub struct Advice {
     pub by: &'static str,
     /// The kernel with all its parameters.
     pub candidate: Candidate,
-    /// What it is expected to take.
-    pub expected_ns: f64,
+}
+
+/// What is said of a shape.
+#[derive(Debug, Clone, Default)]
+pub struct Advised {
+    /// Recommendations.
+    pub advice: Vec<Advice>,
+    /// Kernels that were found to compute something wrong, or to fail: however fast, they are not the best.
+    pub wrong: Vec<KernelId>,
 }
 
 /// What became of a recommendation.
@@ -52,8 +59,8 @@ pub struct Followed {
     pub threads_slowdown: f64,
     /// This one over the best of all.
     pub choice_slowdown: f64,
-    /// This one over the same kernel on as many threads with its usual other parameters.
-    pub tiles_slowdown: f64,
+    /// This one over the same kernel on as many threads with its usual other parameters; `None` if it has these.
+    pub tiles_slowdown: Option<f64>,
 }
 
 /// The fastest on a number of threads.
@@ -86,20 +93,27 @@ pub struct ShapeFollowed {
     pub judge_first_half: Option<f64>,
 }
 
+/// How good numbers of threads are over all shapes.
+#[derive(Debug, Clone, Serialize)]
+pub struct ThreadsScore {
+    /// Shapes.
+    pub shapes: usize,
+    /// Those with a number of threads at most 10 % slower than the best.
+    pub within_10pct: usize,
+    /// Geometric mean of the slowdowns.
+    pub geo_slowdown: f64,
+    /// The largest.
+    pub worst_slowdown: f64,
+}
+
 /// How one who recommends did over all shapes.
 #[derive(Debug, Clone, Serialize)]
 pub struct FollowedScore {
     /// Who.
     pub by: String,
-    /// Shapes.
-    pub shapes: usize,
-    /// Shapes with a number of threads at most 10 % slower than the best.
-    pub threads_within_10pct: usize,
-    /// Geometric means of the slowdowns, and the largest.
-    pub threads_geo_slowdown: f64,
-    /// The largest.
-    pub threads_worst_slowdown: f64,
-    /// The same of the very choices.
+    /// Its numbers of threads.
+    pub threads: ThreadsScore,
+    /// Geometric mean of the slowdowns of the very choices.
     pub choice_geo_slowdown: f64,
     /// Shapes with other parameters than the usual ones.
     pub other_tiles: usize,
@@ -116,8 +130,10 @@ pub struct Recommendations {
     pub seed: u64,
     /// Whether it ended before all shapes were judged.
     pub interrupted: bool,
-    /// Whoever recommended; and last the judge's own first half, where it can be told.
+    /// Whoever recommended.
     pub scores: Vec<FollowedScore>,
+    /// What noise alone costs: the judge's own first half; `None` where rounds were few everywhere.
+    pub judge_first_half: Option<ThreadsScore>,
     /// Shape by shape.
     pub shapes: Vec<ShapeFollowed>,
     /// Shapes that were not judged.
@@ -131,7 +147,7 @@ pub fn recommended(
     shapes: &[Workload],
     (budget, seed): (Duration, u64),
     cancel: &AtomicBool,
-    advise: &mut dyn FnMut(&Workload) -> Result<Vec<Advice>, String>,
+    advise: &mut dyn FnMut(&Workload) -> Result<Advised, String>,
     tell: &mut dyn FnMut(usize, &Workload),
 ) -> Recommendations {
     let (mut judged, mut skipped) = (Vec::new(), Vec::new());
@@ -140,7 +156,7 @@ pub fn recommended(
         let result = match cancel.load(Ordering::Relaxed) {
             true => Err("interrupted before its turn".to_owned()),
             false => advise(workload)
-                .and_then(|advice| follow(host, workload, &advice, (budget, seed), cancel)),
+                .and_then(|advised| follow(host, workload, &advised, (budget, seed), cancel)),
         };
         match result {
             Ok(shape) => judged.push(shape),
@@ -155,6 +171,7 @@ pub fn recommended(
         seed,
         interrupted: cancel.load(Ordering::Relaxed),
         scores: scores(&judged),
+        judge_first_half: threads_score(judged.iter().filter_map(|one| one.judge_first_half)),
         shapes: judged,
         skipped,
     }
@@ -175,16 +192,9 @@ fn usual(host: &Host, workload: &Workload) -> Vec<Candidate> {
         }
         let space = kernel.space(workload, machine);
         let axis = space.axes().find(|(name, _)| *name == "threads");
-        let numbers = axis.map_or(&[][..], |(_, axis)| axis.values());
-        let asked = numbers.iter().map(|threads| {
-            let asked = Params::new().with("threads", (*threads).into()).ok()?;
-            space.setting(&asked).ok()
-        });
-        let settings = match numbers.is_empty() {
-            true => vec![space.default_setting()],
-            false => asked.flatten().collect(),
-        };
-        let may = settings.into_iter().filter(|setting| {
+        let numbers = axis.map_or(&[1][..], |(_, axis)| axis.values());
+        let settings = numbers.iter().filter_map(|one| space.on_threads(*one));
+        let may = settings.filter(|setting| {
             prior::threads(&space, setting) <= machine.usable_threads()
                 && admit(kernel.as_ref(), workload, None, setting, &terms).is_ok()
         });
@@ -206,11 +216,12 @@ fn threads(candidate: &Candidate) -> u64 {
 fn follow(
     host: &Host,
     workload: &Workload,
-    advice: &[Advice],
+    Advised { advice, wrong }: &Advised,
     (budget, seed): (Duration, u64),
     cancel: &AtomicBool,
 ) -> Result<ShapeFollowed, String> {
     let mut candidates = usual(host, workload);
+    candidates.retain(|one| !wrong.contains(&one.kernel));
     for one in advice {
         if !candidates.contains(&one.candidate) {
             candidates.push(one.candidate.clone());
@@ -224,14 +235,14 @@ fn follow(
     };
     let advised = advice.iter().map(|one| &one.candidate);
     let wanted = advised.flat_map(|one| place(one).into_iter().chain(like(one).and_then(place)));
-    let expected = advice.iter().map(|one| one.expected_ns);
     let field = Field {
         workload,
         candidates: &candidates,
         wanted: wanted.collect(),
-        expected_ns: expected.fold(f64::INFINITY, f64::min),
+        heats: budget,
+        budget,
     };
-    let judged = judge(host, &field, budget, seed, cancel)?;
+    let judged = judge(host, &field, seed, cancel)?;
     followed(workload, &candidates, advice, &judged)
         .ok_or_else(|| "not all that was recommended could be timed".to_owned())
 }
@@ -267,8 +278,10 @@ fn followed(
         let time_of =
             |like: &dyn Fn(&Candidate) -> bool| judged.time_ns(candidates.iter().position(like)?);
         let time_ns = time_of(&|other| other == candidate)?;
-        let usual_ns =
-            time_of(&|other| other.kernel == candidate.kernel && threads(other) == number)?;
+        let usual =
+            |other: &Candidate| other.kernel == candidate.kernel && threads(other) == number;
+        let has_usual_tiles = candidates.iter().find(|one| usual(one)) == Some(candidate);
+        let usual_ns = time_of(&usual)?;
         Some(Followed {
             by: one.by,
             kernel: candidate.kernel.to_string(),
@@ -277,7 +290,7 @@ fn followed(
             time_ns,
             threads_slowdown: best_on(number)?.1 / best_ns,
             choice_slowdown: time_ns / best_ns,
-            tiles_slowdown: time_ns / usual_ns,
+            tiles_slowdown: (!has_usual_tiles).then_some(time_ns / usual_ns),
         })
     });
     Some(ShapeFollowed {
@@ -290,6 +303,21 @@ fn followed(
     })
 }
 
+/// None if there is nothing to score.
+fn threads_score(slowdowns: impl Iterator<Item = f64>) -> Option<ThreadsScore> {
+    let all: Vec<f64> = slowdowns.collect();
+    (!all.is_empty()).then(|| ThreadsScore {
+        shapes: all.len(),
+        within_10pct: all.iter().filter(|one| **one <= AS_GOOD).count(),
+        geo_slowdown: geometric_mean(&all),
+        worst_slowdown: all.iter().copied().fold(1.0, f64::max),
+    })
+}
+
+fn geometric_mean(all: &[f64]) -> f64 {
+    (all.iter().map(|one| one.ln()).sum::<f64>() / all.len() as f64).exp()
+}
+
 fn scores(shapes: &[ShapeFollowed]) -> Vec<FollowedScore> {
     let mut names: Vec<&'static str> = Vec::new();
     for one in shapes.iter().flat_map(|shape| &shape.followed) {
@@ -297,41 +325,20 @@ fn scores(shapes: &[ShapeFollowed]) -> Vec<FollowedScore> {
             names.push(one.by);
         }
     }
-    let score = |by: &str, all: &[[f64; 3]]| {
-        let geo = |which: usize| {
-            let sum: f64 = all.iter().map(|one| one[which].ln()).sum();
-            (sum / all.len() as f64).exp()
-        };
-        FollowedScore {
-            by: by.to_owned(),
-            shapes: all.len(),
-            threads_within_10pct: all.iter().filter(|one| one[0] <= AS_GOOD).count(),
-            threads_geo_slowdown: geo(0),
-            threads_worst_slowdown: all.iter().map(|one| one[0]).fold(1.0, f64::max),
-            choice_geo_slowdown: geo(1),
-            other_tiles: all.iter().filter(|one| one[2] != 1.0).count(),
-            tiles_slower: all.iter().filter(|one| one[2] > NO_SLOWER).count(),
-        }
-    };
-    let by_name = names.into_iter().map(|name| {
+    let score = |by: &&'static str| {
         let its = shapes.iter().flat_map(|shape| &shape.followed);
-        let its = its.filter(|one| one.by == name);
-        let its = its.map(|one| {
-            [
-                one.threads_slowdown,
-                one.choice_slowdown,
-                one.tiles_slowdown,
-            ]
-        });
-        score(name, &its.collect::<Vec<_>>())
-    });
-    let mut scores: Vec<FollowedScore> = by_name.collect();
-    let noise = shapes.iter().filter_map(|shape| shape.judge_first_half);
-    let noise: Vec<[f64; 3]> = noise.map(|slowdown| [slowdown, slowdown, 1.0]).collect();
-    if !noise.is_empty() {
-        scores.push(score("judge's first half", &noise));
-    }
-    scores
+        let its: Vec<&Followed> = its.filter(|one| one.by == *by).collect();
+        let choices: Vec<f64> = its.iter().map(|one| one.choice_slowdown).collect();
+        let tiles = || its.iter().filter_map(|one| one.tiles_slowdown);
+        Some(FollowedScore {
+            by: (*by).to_owned(),
+            threads: threads_score(its.iter().map(|one| one.threads_slowdown))?,
+            choice_geo_slowdown: geometric_mean(&choices),
+            other_tiles: tiles().count(),
+            tiles_slower: tiles().filter(|one| *one > NO_SLOWER).count(),
+        })
+    };
+    names.iter().filter_map(score).collect()
 }
 
 #[cfg(test)]
@@ -339,7 +346,7 @@ mod tests {
     use std::sync::Arc;
 
     use kernelwise_backend::{Axis, HostKernel, OwnKernel, Space};
-    use kernelwise_types::{KernelSpec, Machine, Needs};
+    use kernelwise_types::{KernelSpec, Machine, Needs, Params};
 
     use super::*;
 
@@ -358,7 +365,6 @@ mod tests {
         Advice {
             by,
             candidate: candidate.clone(),
-            expected_ns: 1.0,
         }
     }
 
@@ -383,20 +389,24 @@ mod tests {
         let slowdowns = |i: usize| {
             let one = &shape.followed[i];
             [
-                one.threads_slowdown,
-                one.choice_slowdown,
+                Some(one.threads_slowdown),
+                Some(one.choice_slowdown),
                 one.tiles_slowdown,
             ]
         };
         assert_eq!(
             slowdowns(0),
-            [1.0, 1.6, 1.0],
+            [Some(1.0), Some(1.6), None],
             "another kernel on as many threads is the best"
         );
-        assert_eq!(slowdowns(1), [1.0, 1.2, 1.2], "its usual tiles take 50");
+        assert_eq!(
+            slowdowns(1),
+            [Some(1.0), Some(1.2), Some(1.2)],
+            "its usual tiles take 50"
+        );
         assert_eq!(
             slowdowns(2),
-            [2.0, 2.4, 1.0],
+            [Some(2.0), Some(2.4), None],
             "nobody is as fast on one thread"
         );
         let best: Vec<(u64, f64)> = shape
@@ -412,7 +422,7 @@ mod tests {
             .map(|one| {
                 (
                     one.by.as_str(),
-                    one.threads_within_10pct,
+                    one.threads.within_10pct,
                     one.other_tiles,
                     one.tiles_slower,
                 )
@@ -423,8 +433,9 @@ mod tests {
             ("tiles", 1, 1, 1),
             ("threads", 0, 0, 0),
         ];
-        assert_eq!(told, expected, "few rounds: no score of the judge itself");
-        assert_eq!(scores[2].threads_worst_slowdown, 2.0);
+        assert_eq!(told, expected);
+        assert!(threads_score(std::iter::empty()).is_none());
+        assert_eq!(scores[2].threads.worst_slowdown, 2.0);
         assert!((scores[0].choice_geo_slowdown - 1.6).abs() < 1e-12);
     }
 
@@ -463,7 +474,12 @@ mod tests {
             assert_eq!(on(2), [1, 2]);
         }
         let host = Host::new(machine, [kernel()]).unwrap();
-        let mut advise = |workload: &Workload| Ok(vec![advice("me", &usual(&host, workload)[0])]);
+        let mut advise = |workload: &Workload| {
+            Ok(Advised {
+                advice: vec![advice("me", &usual(&host, workload)[0])],
+                wrong: Vec::new(),
+            })
+        };
         let mut told = |cancel: bool| {
             recommended(
                 &host,
@@ -478,7 +494,7 @@ mod tests {
         assert!(all.skipped.is_empty(), "{:?}", all.skipped);
         let shape = &all.shapes[0];
         assert!(shape.followed[0].threads_slowdown >= 1.0 && shape.best[0].threads == 1);
-        assert_eq!(shape.followed[0].tiles_slowdown, 1.0);
+        assert_eq!(shape.followed[0].tiles_slowdown, None);
         let ended = told(true);
         assert!(ended.interrupted && ended.shapes.is_empty() && ended.skipped.len() == 1);
     }

@@ -187,6 +187,36 @@ fn what_was_evaluated_is_exported_for_others_to_begin_from() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("name another one"));
     assert_eq!(std::fs::read_to_string(&other).unwrap(), "mine");
+    // Nor what another machine measured, or more of it than is measured now.
+    let theirs = std::fs::read_to_string(file).unwrap();
+    let mut theirs: Value = serde_json::from_str(&theirs).unwrap();
+    theirs["device_name"] = "another one".into();
+    std::fs::write(&other, theirs.to_string()).unwrap();
+    let again = [&TUNE[..], &kernel, &["--export", other.to_str().unwrap()]].concat();
+    assert_eq!(run(folder, &again).status.code(), Some(2));
+    let fewer = [
+        "tune",
+        "matmul",
+        "--shape",
+        "96x96x96",
+        "--budget",
+        "2",
+        "--time-budget",
+        "1",
+        "--kernel",
+        kernel[1],
+        "--export",
+        file,
+    ];
+    let fewer = run(elsewhere.path().join("new").as_path(), &fewer);
+    assert_eq!(fewer.status.code(), Some(1), "{}", text(&fewer.stderr));
+    assert!(
+        text(&fewer.stdout).contains("packed-portable"),
+        "its result is told"
+    );
+    let nowhere = folder.join("no/such/file");
+    let nowhere = [&TUNE[..], &kernel, &["--export", nowhere.to_str().unwrap()]].concat();
+    assert_eq!(run(folder, &nowhere).status.code(), Some(2));
 }
 
 #[test]
@@ -203,10 +233,13 @@ fn what_was_measured_here_is_recommended() {
     // What tuning found, or what it could not tell from it; beside other programs the best of those that leave them a processor.
     let is_busy = said["reasoning"].to_string().contains("in use");
     let finalists = tuned["finalists"].as_array().unwrap().iter();
-    let runs = |one: &&Value| {
-        let parameters = one["parameters"].as_str().unwrap();
-        !is_busy || !parameters.contains("threads=") || parameters.contains("threads=1")
+    let threads = |parameters: &str| {
+        let mut all = parameters.split(',');
+        let threads = all.find_map(|one| one.strip_prefix("threads="));
+        threads.map_or(1, |threads| threads.parse::<u32>().unwrap())
     };
+    let most = threads(said["choice"]["params"].as_str().unwrap());
+    let runs = |one: &&Value| !is_busy || threads(one["parameters"].as_str().unwrap()) <= most;
     let times = finalists
         .filter(runs)
         .map(|one| one["time_ns"].as_f64().unwrap());

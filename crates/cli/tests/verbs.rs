@@ -241,7 +241,11 @@ fn races() {
     );
     let table = table.first_row("shape", 1);
     let table = table.cut(&["prices", "race", "judge's first half"]);
-    let fields = Fields::of(&fields).varies(&["shapes[].judge_first_half"]);
+    let fields = Fields::of(&fields).varies(&[
+        "judge_first_half",
+        "shapes[].judge_first_half",
+        "shapes[].followed[].tiles_slowdown",
+    ]);
     insta::assert_snapshot!("bench_recommend", both(table, fields));
 }
 

@@ -11,10 +11,10 @@ use kernelwise_measure::stats::location;
 use kernelwise_measure::{AWAKE, Contender, Ending, Entry, Race, Sampler, TscClock};
 use kernelwise_types::{Candidate, Workload};
 
+use crate::bench::check_memory;
+
 /// Share of its time for the last race at the least, however long the first rounds took.
 const LAST_SHARE: f64 = 0.25;
-/// Calls up to this length are preceded by one that is not timed: others have used the caches since.
-const LED_IN_NS: f64 = 2e6;
 /// Rounds of all.
 const HEATS: usize = 3;
 /// Most rounds of those near the front.
@@ -29,8 +29,9 @@ pub(crate) struct Field<'a> {
     pub(crate) candidates: &'a [Candidate],
     /// Those that are to be timed as well as the fastest, by their numbers.
     pub(crate) wanted: Vec<usize>,
-    /// What the fastest should take.
-    pub(crate) expected_ns: f64,
+    /// Time for the first rounds, of all, and for everything.
+    pub(crate) heats: Duration,
+    pub(crate) budget: Duration,
 }
 
 /// What the judge found; candidates by their numbers.
@@ -83,11 +84,11 @@ impl Judged {
 pub(crate) fn judge(
     host: &Host,
     shape: &Field<'_>,
-    budget: Duration,
     seed: u64,
     cancel: &AtomicBool,
 ) -> Result<Judged, String> {
     let words = |error: &dyn std::fmt::Display| error.to_string();
+    check_memory(shape.workload, host.machine()).map_err(|e| words(&e))?;
     let inputs = sample::inputs(
         shape.workload,
         Arrangement::Contiguous,
@@ -127,7 +128,7 @@ pub(crate) fn judge(
     let clock = TscClock::new();
     let sampler = Sampler::new(&clock)
         .warm_up(1)
-        .lead_in(u32::from(shape.expected_ns < LED_IN_NS))
+        // Threads are awake then, and caches hold the operands, which others have used since.
         .lead_in_for(AWAKE)
         .seed(seed)
         .cancel(cancel);
@@ -135,7 +136,7 @@ pub(crate) fn judge(
     let heats = sampler
         .clone()
         .max_rounds(HEATS)
-        .budget(2 * budget)
+        .budget(shape.heats)
         .run(everyone.iter().map(|i| contender(*i)).collect());
     let short: Vec<Option<f64>> = everyone.iter().map(|i| time_ns(&heats, *i)).collect();
     let best = short
@@ -149,9 +150,10 @@ pub(crate) fn judge(
     };
     let finalists: Vec<usize> = everyone.into_iter().filter(finalist).collect();
     let spent = Duration::from_nanos(heats.elapsed_ns);
+    let left = shape.budget.saturating_sub(spent);
     let race = sampler
         .max_rounds(ROUNDS)
-        .budget(budget.saturating_sub(spent).max(budget.mul_f64(LAST_SHARE)))
+        .budget(left.max(shape.budget.mul_f64(LAST_SHARE)))
         .run(finalists.iter().map(|i| contender(*i)).collect());
     // Nobody is timed by two measures if that can be helped.
     let times_ns = (0..short.len()).map(|i| time_ns(&race, i).or(short[i]));

@@ -5,12 +5,13 @@ use std::time::Duration;
 use anyhow::anyhow;
 use kernelwise_backend::Host;
 use kernelwise_bench::{
-    Advice, Recommendations, SPREAD_OPERATIONS, ShapeFollowed, recommended, spread_shapes,
+    Advice, Advised, Recommendations, SPREAD_OPERATIONS, ShapeFollowed, ThreadsScore, recommended,
+    spread_shapes,
 };
 use kernelwise_select::Selector;
 use kernelwise_tune::strategy::{Choice, Constraints, CpuCost, Kept, TuningStrategy};
 use kernelwise_types::units::Nanos;
-use kernelwise_types::{Candidate, DType, Workload};
+use kernelwise_types::{Candidate, DType, SystemState, Workload};
 
 use super::asked::{self, Asked};
 use super::recommend::{raced, state, strategy};
@@ -23,7 +24,6 @@ pub(crate) fn run(args: &args::BenchRecommend) -> Result<(), Failure> {
     let shapes = shapes(args)?;
     let machine = kernelwise_probe::machine();
     let cancel = interrupt::flag()?;
-    let state = state();
     let budget = Duration::from_secs_f64(args.calibration_budget);
     let calibration = ceilings::measured(&machine, budget)?;
     let kernels = kernelwise_cpu::kernels()?;
@@ -33,30 +33,38 @@ pub(crate) fn run(args: &args::BenchRecommend) -> Result<(), Failure> {
         .seed(args.seed)
         .background(false)
         .build()?;
-    let advice = |by: &'static str, workload: &Workload, measured: &[(Choice, Kept)]| {
+    let advice = |by, workload: &Workload, state: &SystemState, measured: &[(Choice, Kept)]| {
         let cost = CpuCost::new(host()?).with_calibration(calibration.clone());
         let strategy = strategy(cost, workload, measured)?;
-        let best = strategy.tune_for_workload(workload, &state, &Constraints::default())?;
-        let best = best.best;
-        let kernel = best.choice.kernel;
+        let best = strategy.tune_for_workload(workload, state, &Constraints::default())?;
+        let choice = best.best.choice;
+        let kernel = choice.kernel;
         let kernel = kernel.ok_or_else(|| anyhow!("no kernel is named for {workload}"))?;
         Ok::<Advice, Failure>(Advice {
             by,
             candidate: Candidate {
                 kernel,
-                params: best.choice.params,
+                params: choice.params,
             },
-            expected_ns: best.expected.time_ns.get(),
         })
     };
     let mut advise = |workload: &Workload| {
         let told = || {
-            let prices = advice("prices", workload, &[])?;
-            if args.time_budget == 0.0 {
-                return Ok(vec![prices]);
+            asked::must_fit(workload, &machine)?;
+            // Others come and go while shapes are judged.
+            let state = state();
+            let mut told = vec![advice("prices", workload, &state, &[])?];
+            let race = (args.time_budget, args.seed);
+            let measured = raced(&selector, workload, &state, race, &mut || {})?;
+            // Without a race there is nothing but prices.
+            if !measured.is_empty() {
+                told.push(advice("race", workload, &state, &measured)?);
             }
-            let measured = raced(&selector, workload, args.time_budget, args.seed)?;
-            Ok(vec![prices, advice("race", workload, &measured)?])
+            let wrong = selector.quarantined().into_iter().map(|one| one.kernel);
+            Ok(Advised {
+                advice: told,
+                wrong: wrong.collect(),
+            })
         };
         told().map_err(|failure: Failure| failure.words())
     };
@@ -118,41 +126,49 @@ fn shapes(args: &args::BenchRecommend) -> Result<Vec<Workload>, Failure> {
 }
 
 fn text(figures: &Recommendations) -> String {
+    let mut by: Vec<&str> = figures.scores.iter().map(|one| one.by.as_str()).collect();
+    by.sort_unstable();
+    let time = |ns: f64| Nanos::new(ns).map_or("-".to_owned(), |time| time.to_string());
     let row = |shape: &ShapeFollowed| {
-        let time = |ns: f64| Nanos::new(ns).map_or("-".to_owned(), |time| time.to_string());
         let best = shape.best.iter();
         let best: Vec<String> = best
             .map(|one| format!("{}: {}", one.threads, time(one.time_ns)))
             .collect();
         let mut row = vec![shape.workload.to_string(), best.join(", ")];
-        for one in &shape.followed {
-            row.push(format!("{} x{:.2}", one.threads, one.threads_slowdown));
-            row.push(format!("x{:.2}", one.choice_slowdown));
+        for name in &by {
+            let mut its = shape.followed.iter();
+            match its.find(|one| one.by == *name) {
+                Some(one) => row.extend([
+                    format!("{} x{:.2}", one.threads, one.threads_slowdown),
+                    format!("x{:.2}", one.choice_slowdown),
+                ]),
+                None => row.extend(["-".to_owned(), "-".to_owned()]),
+            }
         }
         let noise = shape.judge_first_half;
         row.push(noise.map_or("-".to_owned(), |noise| format!("x{noise:.2}")));
         row
     };
-    let by: Vec<&str> = figures.shapes.first().map_or(Vec::new(), |shape| {
-        shape.followed.iter().map(|one| one.by).collect()
-    });
-    let mut headings = vec!["shape".to_owned(), "best on so many threads".to_owned()];
-    for name in by {
+    let mut headings = vec!["shape".to_owned(), "fastest on so many threads".to_owned()];
+    for name in &by {
         headings.extend([format!("threads by {name}"), "choice".to_owned()]);
     }
     headings.push("judge's first half".to_owned());
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
     let right: Vec<usize> = (2..headings.len()).collect();
-    let mut text = "recommended threads, and how many times as long as the best the best kernel on as many takes; the same for the very choice\n".to_owned();
+    let mut text = "threads: the recommended number, and the time of the fastest kernel on so many over the fastest of all; choice: the same for the recommended kernel and setting\n".to_owned();
     text += &output::columns(&headings, &right, figures.shapes.iter().map(row).collect());
+    let threads = |score: &ThreadsScore| {
+        format!(
+            "threads within 10 % of the best in {} of {}, geometric slowdown {:.3}, worst {:.2}",
+            score.within_10pct, score.shapes, score.geo_slowdown, score.worst_slowdown
+        )
+    };
     for score in &figures.scores {
         text += &format!(
-            "{}: threads within 10 % of the best in {} of {}, geometric slowdown {:.3}, worst {:.2}; choices {:.3}",
+            "{}: {}; choices {:.3}",
             score.by,
-            score.threads_within_10pct,
-            score.shapes,
-            score.threads_geo_slowdown,
-            score.threads_worst_slowdown,
+            threads(&score.threads),
             score.choice_geo_slowdown,
         );
         text += &match score.other_tiles {
@@ -163,13 +179,11 @@ fn text(figures: &Recommendations) -> String {
             ),
         };
     }
-    if let Some(first) = figures.skipped.first() {
-        text += &format!(
-            "{} shapes were not judged: {} {}, for instance\n",
-            figures.skipped.len(),
-            first.workload,
-            first.reason
-        );
+    let noise = figures.judge_first_half.as_ref();
+    let noise = noise.map_or("unknown, rounds were few".to_owned(), threads);
+    text += &format!("judge's first half: {noise}\n");
+    for skipped in &figures.skipped {
+        text += &format!("not judged: {}: {}\n", skipped.workload, skipped.reason);
     }
     text
 }

@@ -407,17 +407,28 @@ fn race(
         .observer(Arc::clone(records.memory()) as Arc<dyn Observer>)
         .background(false)
         .build()?;
-    selector.set_load(Situation::of(state).busy_processors);
-    raced(&selector, workload, args.time_budget, args.seed)
+    let words = format!("racing kernels on {workload}");
+    let bar = progress::timed(args.time_budget, &words);
+    let (clock, seconds) = (TscClock::new(), args.time_budget);
+    let start = clock.now();
+    let mut tell = || {
+        let spent_s = clock.now().saturating_sub(start) as f64 / 1e9;
+        bar.set_position(progress::millis(spent_s));
+    };
+    let raced = raced(&selector, workload, state, (seconds, args.seed), &mut tell);
+    bar.finish_and_clear();
+    raced
 }
 
 /// What a race of so many seconds tells of a workload; nothing if its calls are too long for that.
 pub(super) fn raced(
     selector: &Selector,
     workload: &Workload,
-    seconds: f64,
-    seed: u64,
+    state: &SystemState,
+    (seconds, seed): (f64, u64),
+    tell: &mut dyn FnMut(),
 ) -> Result<Vec<(Choice, Kept)>, Failure> {
+    selector.set_load(Situation::of(state).busy_processors);
     if !is_short(selector, workload, seconds) {
         return Ok(Vec::new());
     }
@@ -427,18 +438,14 @@ pub(super) fn raced(
         ..RaceOptions::default()
     };
     let cancel = interrupt::flag()?;
-    let (clock, words) = (TscClock::new(), format!("racing kernels on {workload}"));
-    let (start, bar) = (clock.now(), progress::timed(seconds, &words));
     let mut watch = |_: kernelwise_select::Progress<'_>| {
-        let spent_s = clock.now().saturating_sub(start) as f64 / 1e9;
-        bar.set_position(progress::millis(spent_s));
+        tell();
         match cancel.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
     };
     let raced = selector.calibrate(std::slice::from_ref(workload), &options, &mut watch);
-    bar.finish_and_clear();
     let raced = match raced {
         // What nobody may compute is refused with its reason by whoever recommends.
         Err(CalibrateError::Select(_) | CalibrateError::Memory { .. }) => Vec::new(),

@@ -120,10 +120,10 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
     if args.queue {
         super::worker::ready()?;
     }
-    if let Some(path) = &args.export {
-        may_export(path, args.kernel.as_deref(), &workload)?;
-    }
     let machine = kernelwise_probe::machine();
+    if let Some(path) = &args.export {
+        may_export(path, args.kernel.as_deref(), &workload, &machine)?;
+    }
     let records = Records::open(&machine)?;
     records.must_learn("tune")?;
     let cancel = interrupt::flag()?;
@@ -156,6 +156,7 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
     let bar = progress::counted();
     bar.set_length(args.budget.unwrap_or(EVALUATIONS) * usual.len() as u64);
     let (mut kernels, mut finalists) = (Vec::new(), Vec::new());
+    let mut exported = None;
     let search_s = (1.0 - LAST_RACE) * all_s;
     for (number, one) in usual.iter().enumerate() {
         let left_s = ((search_s - spent_s()) / (usual.len() - number) as f64).max(0.05);
@@ -169,6 +170,7 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
             seed,
             knowledge: Knowledge {
                 runs: args.runs.map(|runs| runs as f64),
+                device: model(&machine),
                 ..Knowledge::default()
             },
         };
@@ -183,8 +185,8 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
             }
         }
         let (tuned, from_before) = one.search(&mut bench, &records, &machine, &options, &bar)?;
-        if let Some(path) = &args.export {
-            export(path, one, settings, &machine, &workload, &tuned.evaluated)?;
+        if args.export.is_some() {
+            exported = settings.record(&workload, &tuned.evaluated);
         }
         let best = tuned.best.first();
         kernels.push(TunedKernel {
@@ -242,19 +244,41 @@ fn kernels(args: &args::Tune, op: &str) -> Result<(), Failure> {
         Format::Table => output::text(&text(&tuned))?,
     }
     records.close()?;
+    if let (Some(path), Some(kernel)) = (&args.export, tuned.kernels.first()) {
+        export(path, exported, &kernel.kernel, &machine)?;
+    }
     match tuned.interrupted {
         true => Err(Failure::Interrupted),
         false => Ok(()),
     }
 }
 
-/// Whether a file may be written: a new one, or one with an earlier search of the same.
-fn may_export(path: &Path, kernel: Option<&str>, workload: &Workload) -> Result<(), Failure> {
+/// What records call this machine.
+fn model(machine: &Machine) -> String {
+    machine.cpu.model.known().cloned().unwrap_or_default()
+}
+
+/// Whether a file may be written: a new one, or one with an earlier search of the same on this machine.
+fn may_export(
+    path: &Path,
+    kernel: Option<&str>,
+    workload: &Workload,
+    machine: &Machine,
+) -> Result<(), Failure> {
     if !path.exists() {
-        return Ok(());
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        return match folder.is_none_or(Path::is_dir) {
+            true => Ok(()),
+            false => Err(Failure::Usage(anyhow!(
+                "--export {}: there is no such folder",
+                path.display()
+            ))),
+        };
     }
     let same = Record::open(path).is_ok_and(|record| {
-        Some(record.kernel.as_str()) == kernel && record.problem == workload.to_string().as_str()
+        Some(record.kernel.as_str()) == kernel
+            && record.problem == workload.to_string().as_str()
+            && record.device == model(machine)
     });
     match same {
         true => Ok(()),
@@ -268,20 +292,28 @@ fn may_export(path: &Path, kernel: Option<&str>, workload: &Workload) -> Result<
 /// Writes what was evaluated of a kernel.
 fn export(
     path: &Path,
-    of: &Usual,
-    settings: &Settings,
+    record: Option<Record>,
+    kernel: &str,
     machine: &Machine,
-    workload: &Workload,
-    evaluated: &[Evaluated],
 ) -> Result<(), Failure> {
-    let Some(mut record) = settings.record(workload, evaluated) else {
-        output::note("nothing that was evaluated worked: there is nothing to export");
-        return Ok(());
+    let told = |why: String| Failure::Failed(anyhow!("--export {}: {why}", path.display()));
+    let Some(mut record) = record else {
+        return Err(told("nothing that was evaluated worked".to_owned()));
     };
-    record.kernel = of.kernel.spec().id.to_string();
-    record.device = machine.cpu.model.known().cloned().unwrap_or_default();
-    let saved = record.save_cache(path);
-    saved.map_err(|error| Failure::Failed(anyhow!("{}: {error}", path.display())))
+    let there = Record::open(path).map_or(0, |there| there.entries.len());
+    if there > record.entries.len() {
+        return Err(told(format!(
+            "the file has {there} evaluations of an earlier search, and these are {}; name another one",
+            record.entries.len()
+        )));
+    }
+    record.kernel = kernel.to_owned();
+    record.device = model(machine);
+    let mut bytes = Vec::new();
+    let written = record.write_cache(&mut bytes);
+    written.map_err(|error| told(error.to_string()))?;
+    kernelwise_report::write(path, &String::from_utf8_lossy(&bytes))?;
+    Ok(())
 }
 
 /// Records in files to begin a search from.
@@ -455,7 +487,9 @@ impl Usual {
         let found = others.filter_map(|other| {
             let evaluated: Vec<Evaluated> = kept(records, machine, &self.note(&other));
             // Settings that this size does not have are left out.
-            Some((other.to_string(), settings.record(&other, &evaluated)?))
+            let mut record = settings.record(&other, &evaluated)?;
+            record.device = model(machine);
+            Some((other.to_string(), record))
         });
         found.collect()
     }

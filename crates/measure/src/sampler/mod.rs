@@ -92,7 +92,7 @@ struct Lane<'a> {
     contender: Contender<'a>,
     ending: Ending,
     batch: u64,
-    /// Fastest single call of the warm-up.
+    /// The fastest call of all so far, in the mean of a batch.
     fastest_call: Option<u64>,
     samples: Vec<f64>,
 }
@@ -152,8 +152,8 @@ impl<'a> Sampler<'a> {
         }
     }
 
-    /// The same by time instead of by number: as many calls as take so long, before trials of batch sizes as well. [`AWAKE`] is what threads need. Calls
-    /// of 40 times that and more go without.
+    /// The same by time: as many calls as take so long, those of [`lead_in`](Self::lead_in) among them, before trials of batch sizes as well. [`AWAKE`] is what
+    /// threads need. Calls of 40 times that and more go without.
     pub fn lead_in_for(self, time: Duration) -> Self {
         Self {
             lead_in_for: time,
@@ -268,9 +268,7 @@ impl<'a> Sampler<'a> {
                 if let Some(stop) = self.interrupted(started) {
                     return Some(stop);
                 }
-                if let Some(took) = self.sample(lane, 1) {
-                    lane.fastest_call = Some(lane.fastest_call.map_or(took, |t| t.min(took)));
-                }
+                self.sample(lane, 1);
             }
         }
         let target = self.sample_duration(clock);
@@ -304,10 +302,11 @@ impl<'a> Sampler<'a> {
                 if let Some(stop) = self.interrupted(started) {
                     return stop;
                 }
+                let mut passed = 0;
                 if self.lead_in > 0 {
-                    self.sample(lane, self.lead_in.into());
+                    passed = self.sample(lane, self.lead_in.into()).unwrap_or(0);
                 }
-                self.wake(lane);
+                self.wake(lane, passed);
                 let batch = lane.batch;
                 if let Some(took) = self.sample(lane, batch) {
                     lane.samples.push(took as f64 / batch as f64);
@@ -317,15 +316,17 @@ impl<'a> Sampler<'a> {
         }
     }
 
-    /// The lead-in that is given as a time.
-    fn wake(&self, lane: &mut Lane<'_>) {
+    /// What is left of the lead-in that is given as a time.
+    fn wake(&self, lane: &mut Lane<'_>, passed_ns: u64) {
         let wanted = self.lead_in_for.as_nanos();
-        let call = u128::from(lane.fastest_call.unwrap_or(0));
-        if call >= wanted * u128::from(LONG_CALLS) {
-            return;
-        }
-        let mut passed = 0;
+        let mut passed = u128::from(passed_ns);
+        // By the fastest call: one that was disturbed does not make all of them long.
+        let is_long = |lane: &Lane<'_>| {
+            let call = lane.fastest_call.map(u128::from);
+            call.is_some_and(|call| call >= wanted * u128::from(LONG_CALLS))
+        };
         while passed < wanted
+            && !is_long(lane)
             && let Some(took) = self.sample(lane, 1)
         {
             passed += u128::from(took.max(SHORTEST_CALL_NS));
@@ -368,7 +369,7 @@ impl<'a> Sampler<'a> {
                 None => 1.0,
             };
             batch = ((batch as f64 * step).ceil() as u64).min(LARGEST_BATCH);
-            self.wake(lane);
+            self.wake(lane, 0);
             took = self.sample(lane, batch);
             // Of two trials the shorter one: a disturbed trial would make the batch too small.
             if self.interrupted(started).is_none() {
@@ -404,6 +405,8 @@ impl<'a> Sampler<'a> {
             };
             return None;
         }
+        let call = took / batch.max(1);
+        lane.fastest_call = Some(lane.fastest_call.map_or(call, |fastest| fastest.min(call)));
         Some(took)
     }
 

@@ -117,6 +117,36 @@ fn long_calls_and_a_clock_that_stands_still_have_no_endless_lead_in() {
 }
 
 #[test]
+fn one_disturbed_call_does_not_end_the_lead_in() {
+    let clock = ScriptedClock::new();
+    let calls = |warm_up: u32, first_ns: u64, then_ns: u64| {
+        let count = Cell::new(0);
+        let sampler = unbatched(&clock).warm_up(warm_up).lead_in_for(AWAKE);
+        let sampler = sampler.min_rounds(10).max_rounds(10);
+        sampler.run(vec![Contender::new("a", || {
+            clock.advance(if count.get() == 0 { first_ns } else { then_ns });
+            count.set(count.get() + 1);
+            Ok::<_, String>(())
+        })]);
+        count.get()
+    };
+    // After the first sample it is known to be short: nine more are led in by five calls each.
+    assert_eq!(calls(1, 3_000_000, 10_000), 1 + 10 + 9 * 5);
+    // Nothing is known before the first call without warm-up; then it is known to be long. Two try the size of a batch.
+    assert_eq!(calls(0, 3_000_000, 3_000_000), 1 + 2 + 10);
+    // Calls that lead in by number are part of the time.
+    let count = Cell::new(0);
+    let sampler = unbatched(&clock).warm_up(1).lead_in(2).lead_in_for(AWAKE);
+    let sampler = sampler.min_rounds(10).max_rounds(10);
+    sampler.run(vec![Contender::new("a", || {
+        clock.advance(10_000);
+        count.set(count.get() + 1);
+        Ok::<_, String>(())
+    })]);
+    assert_eq!(count.get(), 1 + 10 * (5 + 1));
+}
+
+#[test]
 fn noise_keeps_the_race_going_to_its_last_round() {
     let clock = ScriptedClock::new();
     let noisy: Vec<u64> = (0..200).map(|i| 100 + 37 * i % 100).collect();

@@ -1,6 +1,7 @@
 //! What was evaluated, in the formats of other tuners.
 
 use std::path::Path;
+use std::{fs, io};
 
 use super::{Evaluated, Spec, TuneError, Tuned, beside};
 use crate::recorded::{Entry, Record, RecordError};
@@ -21,9 +22,7 @@ pub(super) fn write(
         problem,
     };
     let record = record(spec, evaluations).map_err(|error| problem(&path, error))?;
-    record
-        .save_t4(&path)
-        .map_err(|error| problem(&path, error))?;
+    whole(&path, |file| record.write_t4(file)).map_err(|error| problem(&path, error))?;
     tuned.t4 = Some(path);
     let values = spec
         .space()
@@ -35,12 +34,22 @@ pub(super) fn write(
         .any(|value| value.contains(','))
     {
         let path = beside(&tuned.session, ".cache.json");
-        record
-            .save_cache(&path)
-            .map_err(|error| problem(&path, error))?;
+        whole(&path, |file| record.write_cache(file)).map_err(|error| problem(&path, error))?;
         tuned.cache = Some(path);
     }
     Ok(())
+}
+
+/// A file that is there as a whole or not at all.
+fn whole(
+    path: &Path,
+    write: impl FnOnce(&mut io::BufWriter<fs::File>) -> Result<(), RecordError>,
+) -> Result<(), RecordError> {
+    let part = beside(path, ".part");
+    let mut file = io::BufWriter::new(fs::File::create(&part)?);
+    write(&mut file)?;
+    io::Write::flush(&mut file)?;
+    Ok(fs::rename(&part, path)?)
 }
 
 fn record(spec: &Spec, evaluations: &[Evaluated]) -> Result<Record, RecordError> {
@@ -59,7 +68,7 @@ fn record(spec: &Spec, evaluations: &[Evaluated]) -> Result<Record, RecordError>
         cost: one.cost,
     });
     Ok(Record {
-        device: String::new(),
+        device: spec.knowledge.device.clone(),
         kernel: spec.name.clone(),
         problem: serde_json::Value::Null,
         space: Space::listed(spec.space().parameters().to_vec(), listed)?,

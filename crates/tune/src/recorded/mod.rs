@@ -189,16 +189,6 @@ impl Record {
         t4::write(self, to)
     }
 
-    /// Writes a cache file of Kernel Tuner to this path: whole, or not at all.
-    pub fn save_cache(&self, path: &Path) -> Result<(), RecordError> {
-        whole(path, |file| self.write_cache(file))
-    }
-
-    /// The same with T4 results.
-    pub fn save_t4(&self, path: &Path) -> Result<(), RecordError> {
-        whole(path, |file| self.write_t4(file))
-    }
-
     /// The shortest time.
     pub fn best(&self) -> Option<f64> {
         let times = self.entries.iter().filter_map(|entry| entry.result.ok());
@@ -237,19 +227,6 @@ impl Record {
             cut_short,
         })
     }
-}
-
-/// A file that is there as a whole or not at all.
-fn whole(
-    path: &Path,
-    write: impl FnOnce(&mut io::BufWriter<File>) -> Result<(), RecordError>,
-) -> Result<(), RecordError> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let mut file = io::BufWriter::new(File::create(&part)?);
-    write(&mut file)?;
-    io::Write::flush(&mut file)?;
-    Ok(std::fs::rename(&part, path)?)
 }
 
 /// All of it as text, decompressed if need be.

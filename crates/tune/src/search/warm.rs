@@ -69,7 +69,7 @@ pub(super) struct Warm {
     /// What is added to the slowness that records expect, to make it a time.
     shift: f64,
     weighed: usize,
-    /// The best by ranks, and when that was found out.
+    /// The best, and when that was found out.
     front: Option<(usize, Vec<usize>)>,
     /// Places where a record lacks something and was asked what it has next to them.
     guessed: Vec<bool>,
@@ -328,7 +328,7 @@ impl Warm {
         }
     }
 
-    /// How little of a place is expected. Relatives are taken at their word, also by how much a configuration is slower; of strangers only the order counts.
+    /// How little is expected of a place. Where there are relatives, it also counts by how much a configuration is slower; where there are none, only the order.
     fn demerit(&self, place: usize) -> f64 {
         match self.has_kin() {
             true => self.rank(place) + self.slowness(Some(place)),
@@ -348,7 +348,7 @@ impl Warm {
         f64::midpoint(self.rank(place), disliked.fold(0.0, f64::max))
     }
 
-    /// Places of the best by rank, best first; found again when weights changed.
+    /// Places of the best, best first; found again when weights changed.
     fn front(&mut self) -> &[usize] {
         let stale = self
             .front
@@ -470,6 +470,7 @@ fn maker(name: &str) -> Option<String> {
         None => words.find_map(|word| match word {
             "nvidia" | "geforce" | "quadro" | "tesla" | "titan" | "rtx" | "gtx" => Some("nvidia"),
             "amd" | "radeon" | "instinct" => Some("amd"),
+            "intel" => Some("intel"),
             _ => None,
         }),
     };
@@ -557,6 +558,10 @@ mod tests {
         );
         assert_eq!(kinship("Radeon VII", "mi250x"), SAME_MAKER);
         assert_eq!(kinship("Acme 1", "Acme 2"), SAME_MAKER);
+        // Processors: makers do not always come first.
+        let cores = ["12th Gen Intel(R) Core(TM) i7", "Intel(R) Xeon(R) 6154"];
+        assert_eq!(kinship(cores[0], cores[1]), SAME_MAKER);
+        assert_eq!(kinship(cores[0], "AMD EPYC 7B13"), 1.0);
         assert_eq!(kinship("Acme 1", "Quadro K6000"), 1.0);
         assert_eq!(kinship("", ""), 1.0);
     }

@@ -152,7 +152,7 @@ impl Reader<'_> {
         }
         Ok(Knowledge {
             records,
-            device: String::new(),
+            device: written.device.clone().unwrap_or_default(),
             runs: match &written.runs {
                 Some(runs) => Some(self.positive(Some(runs), "runs", 1)? as f64),
                 None => None,

@@ -35,6 +35,8 @@ pub(super) struct Written {
     #[serde(default)]
     pub(super) warm: Vec<Spanned<String>>,
     #[serde(default)]
+    pub(super) device: Option<String>,
+    #[serde(default)]
     pub(super) runs: Option<Spanned<u64>>,
     #[serde(default)]
     pub(super) limits: WrittenLimits,

@@ -109,12 +109,14 @@ fn an_interrupted_session_ends_as_if_it_had_not_been() {
 
 #[test]
 fn what_was_found_is_written_as_others_read_it() {
-    let program = Program::new(SPEC, SCRIPT);
+    let spec = SPEC.replace("files =", "device = \"Acme 1\"\nfiles =");
+    let program = Program::new(&spec, SCRIPT);
     let found = program.tune().unwrap();
     for path in [found.cache.unwrap(), found.t4.unwrap()] {
         let record = Record::open(&path).unwrap();
         assert_eq!(record.entries.len(), 24);
         assert_eq!(record.kernel, "resumed");
+        assert_eq!(record.device, "Acme 1");
         let best = found.best.as_ref().unwrap().time;
         assert!((record.best().unwrap() / best - 1.0).abs() < 1e-9);
         let failed = record

@@ -229,14 +229,10 @@ impl CpuCost {
     ) -> Option<Params> {
         let space = kernel.space(workload, self.host.machine());
         let threads = prior::threads(&space, setting);
-        let mut asked = Params::new();
-        if space.axes().any(|(name, _)| name == "threads") {
-            asked = asked.with("threads", threads.into()).ok()?;
-        }
-        let usual = space.setting(&asked).ok()?;
+        let usual = space.on_threads(threads).filter(|usual| usual != setting)?;
         let (usual_time, _, _) = self.expected(kernel, workload, &usual, threads);
-        let lends = usual != *setting && usual_time == time;
-        lends.then(|| space.params(&usual).ok()).flatten()
+        let params = space.params(&usual).ok()?;
+        (usual_time == time).then_some(params)
     }
 }
 
