@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use kernelwise_bench::{
-    Choices, ChoicesOptions, ChoicesProgress, Score, Scores, choices, default_shapes, tiny_shapes,
+    Choices, ChoicesOptions, ChoicesProgress, Score, Scores, SkippedShape, choices, default_shapes,
+    tiny_shapes,
 };
 use kernelwise_types::{DType, Machine, Workload};
 use rand::SeedableRng;
@@ -64,11 +65,20 @@ pub(crate) fn run(args: &args::BenchChoices) -> Result<(), Failure> {
         Format::Json => output::json("kernelwise.bench_choices/1", &figures)?,
         Format::Table => output::text(&text(&figures))?,
     }
-    if figures.interrupted {
+    ended(figures.interrupted, figures.shapes.len(), &figures.skipped)
+}
+
+/// How it ends once its figures are told: well, if anything was judged.
+pub(super) fn ended(
+    interrupted: bool,
+    judged: usize,
+    skipped: &[SkippedShape],
+) -> Result<(), Failure> {
+    if interrupted {
         return Err(Failure::Interrupted);
     }
-    if figures.shapes.is_empty() {
-        let reason = figures.skipped.first().map(|skipped| &skipped.reason);
+    if judged == 0 {
+        let reason = skipped.first().map(|skipped| &skipped.reason);
         let reason = reason.map_or("there are no shapes", String::as_str);
         return Err(Failure::NotFound(anyhow!(
             "nothing could be judged: {reason}"

@@ -14,6 +14,7 @@ use kernelwise_types::units::Nanos;
 use kernelwise_types::{Candidate, DType, SystemState, Workload};
 
 use super::asked::{self, Asked};
+use super::choices;
 use super::recommend::{raced, state, strategy};
 use crate::args::{self, Format};
 use crate::exit::Failure;
@@ -87,17 +88,7 @@ pub(crate) fn run(args: &args::BenchRecommend) -> Result<(), Failure> {
         Format::Json => output::json("kernelwise.bench_recommend/1", &figures)?,
         Format::Table => output::text(&text(&figures))?,
     }
-    if figures.interrupted {
-        return Err(Failure::Interrupted);
-    }
-    if figures.shapes.is_empty() {
-        let reason = figures.skipped.first().map(|skipped| &skipped.reason);
-        let reason = reason.map_or("there are no shapes", String::as_str);
-        return Err(Failure::NotFound(anyhow!(
-            "nothing could be judged: {reason}"
-        )));
-    }
-    Ok(())
+    choices::ended(figures.interrupted, figures.shapes.len(), &figures.skipped)
 }
 
 /// Those of the files, or as many as asked for of each operation.
