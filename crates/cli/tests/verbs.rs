@@ -194,7 +194,7 @@ fn races() {
         "bench ops --shape 'copy f32 1000' --time-budget 0.02 --calibration-budget 0.01",
     );
     // The calibration's own loop may be the fastest.
-    let table = table.without(&["warning:", "bare-loop"]);
+    let table = table.without(&["warning:", "bare-loop  #"]);
     let table = table.first_row("contender", 1);
     let table = table.cut(&["# FLOP", "self-check", "pinned to processor", "clock"]);
     let fields = Fields::of(&fields).varies(&[
